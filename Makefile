@@ -1,0 +1,50 @@
+# Targets for people who use Groundplane from a checkout, and for its developers.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format bench lock clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## make the virtual environment and install everything, by hash
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "groundplane: making $(VENV) and installing the locked dependencies (about 350 MB, one or two minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "groundplane: Python 3.11 or newer is needed, found " + sys.version.split()[0] + ": set PYTHON=python3.11")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --progress-bar on --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+	@echo "groundplane: installed"
+
+demo: $(STAMP)  ## start everything on this machine, index the demo corpus, ask, check every answer
+	@$(BIN)/groundplane demo
+
+test: $(STAMP)  ## all tests that need no root and no cluster
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+lint: $(STAMP)  ## format, ruff, mypy, layers, drift of generated files
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(STAMP)  ## rewrite the files as lint wants them
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json
+	@$(BIN)/python -m bench
+
+lock: $(STAMP)  ## resolve the dependencies again and write requirements.lock
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
+	  --custom-compile-command "make lock" --extra router --extra shard --extra embedded --extra dev pyproject.toml -o requirements.lock
+
+clean:  ## remove the virtual environment and what was built
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
