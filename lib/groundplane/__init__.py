@@ -1,1 +1,1 @@
-"""TODO."""
+"""Groundplane: grounds LLM agents in their own tenant's records."""

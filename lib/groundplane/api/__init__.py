@@ -1,1 +1,1 @@
-"""TODO."""
+"""Kubernetes-style resources that platform teams write."""

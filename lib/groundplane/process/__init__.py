@@ -1,1 +1,1 @@
-"""TODO."""
+"""What every Groundplane process needs: settings, logs, clock, metrics, errors as HTTP answers."""
