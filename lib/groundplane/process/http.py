@@ -1,0 +1,158 @@
+"""HTTP at the edge of a program: bounded bodies in, JSON out, and every failure as one problem document.
+
+Only `problem_of` decides which status an error gets:
+
+| error | status |
+| --- | --- |
+| InvalidInput | its own, 400 unless it says otherwise |
+| Denied | 401 with WWW-Authenticate, or 403 |
+| Unavailable, OutcomeUnknown | 503 with Retry-After |
+| Superseded, CorruptData | 503 |
+| anything else | 500, logged with its traceback |
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from groundplane.errors import CorruptData, Denied, GroundplaneError, InvalidInput, Superseded, Unavailable
+from groundplane.process.logs import Log
+from groundplane.wire.names import Reason
+from groundplane.wire.public import Problem
+
+PROBLEM_TYPE_BASE = "https://groundplane.dev/problems/"
+DEFAULT_RETRY_AFTER_SECONDS = 1
+MAX_QUOTED_CHARACTERS = 256
+
+BodyT = TypeVar("BodyT")
+
+_TITLES = {400: "invalid request", 401: "not authenticated", 403: "not allowed", 404: "not found", 405: "method not allowed",
+           409: "conflict", 413: "too large", 415: "unsupported media type", 422: "cannot be processed",
+           429: "too many requests", 500: "internal error", 503: "unavailable"}  # fmt: skip
+
+
+async def read_body(request: Request, max_bytes: int, media_type: str) -> bytes:
+    """Return the whole body. Raises InvalidInput: 413 past `max_bytes`, 415 for another media type or any encoding."""
+    declared = request.headers.get("content-type", media_type).split(";")[0].strip().lower()
+    if declared != media_type:
+        raise InvalidInput(
+            f"content type {declared[:64]!r}: expected {media_type}", code="unsupported_media_type", status=415
+        )
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise InvalidInput("body is encoded: expected no content-encoding", code="unsupported_media_type", status=415)
+    too_large = InvalidInput(
+        f"body is larger than {max_bytes} bytes: send less at once", code="body_too_large", status=413
+    )
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > max_bytes:
+        raise too_large
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size > max_bytes:
+                raise too_large
+            parts.append(part)
+    except ClientDisconnect as error:
+        raise InvalidInput(
+            "the caller closed the connection before its body was read", code="client_disconnected"
+        ) from error
+    return b"".join(parts)
+
+
+def decode_json(body_type: type[BodyT], body: bytes) -> BodyT:
+    """Return `body` as `body_type`. Raises InvalidInput that names the field."""
+    try:
+        return msgspec.json.decode(body, type=body_type)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"body is not valid JSON: {str(error)[:MAX_QUOTED_CHARACTERS]}", code="invalid_json"
+        ) from error
+    except RecursionError as error:
+        raise InvalidInput("body is nested too deeply: flatten it", code="invalid_json") from error
+
+
+def decode_msgpack(body_type: type[BodyT], body: bytes) -> BodyT:
+    """Return `body` as `body_type`. Raises InvalidInput that names the field."""
+    try:
+        return msgspec.msgpack.decode(body, type=body_type)
+    except msgspec.ValidationError as error:
+        raise _invalid(error) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput("body is not valid msgpack", code="invalid_msgpack") from error
+
+
+def _invalid(error: msgspec.ValidationError) -> InvalidInput:
+    text, _, path = str(error).partition(" - at `")
+    field = path.rstrip("`").removeprefix("$").removeprefix(".") or None
+    text = text[:1].lower() + text[1:]
+    message = f"{field}: {text}" if field else text
+    return InvalidInput(message[: 2 * MAX_QUOTED_CHARACTERS], code="invalid_body", field=field)
+
+
+def json_response(answer: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return `answer` encoded as JSON."""
+    body = msgspec.json.encode(answer)
+    return Response(body, status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+def problem_of(error: Exception) -> tuple[Problem, dict[str, str]]:
+    """Return the problem document of `error` and the headers that go with it."""
+    match error:
+        case InvalidInput():
+            return _problem(error.status, error.code, error.message, field=error.field), {}
+        case Denied():
+            headers = {"WWW-Authenticate": 'Bearer realm="groundplane"'} if error.status == 401 else {}
+            return _problem(error.status, error.code, error.message), headers
+        case Unavailable():
+            seconds = error.retry_after_seconds or DEFAULT_RETRY_AFTER_SECONDS
+            reason = Reason(error.reason) if error.reason else None
+            problem = _problem(503, error.code, error.message, reason=reason, unavailable_detail=error.detail)
+            return problem, {"Retry-After": str(seconds)}
+        case Superseded() | CorruptData():
+            return _problem(503, error.code, error.message), {}
+        case HTTPException():
+            code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+            return _problem(error.status_code, code, str(error.detail)), dict(error.headers or {})
+        case _:
+            return _problem(500, "internal_error", "an error of the server: see its log"), {}
+
+
+def _problem(status: int, code: str, detail: str, **more: Any) -> Problem:
+    title = _TITLES.get(status, "error")
+    return Problem(type=PROBLEM_TYPE_BASE + code, title=title, status=status, code=code, detail=detail, **more)
+
+
+def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """Return `problem` as `application/problem+json`."""
+    body = msgspec.json.encode(problem)
+    return Response(
+        body, status_code=problem.status, media_type="application/problem+json", headers=dict(headers or {})
+    )
+
+
+class ProblemHandler:
+    """The exception handler of an application: every failure leaves as a problem document."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def __call__(self, request: Request, error: Exception) -> Response:
+        """Return the answer for `error`; a bug is logged with its traceback."""
+        if not isinstance(error, (GroundplaneError, HTTPException)):
+            self._log.exception("request_failed", method=request.method, route=route_of(request))
+        problem, headers = problem_of(error)
+        return problem_response(problem, headers)
+
+
+def route_of(request: Request) -> str:
+    """Return the route's pattern, never the path itself: paths hold document ids."""
+    route = request.scope.get("route")
+    return getattr(route, "path", "unmatched")

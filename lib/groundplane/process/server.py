@@ -1,0 +1,61 @@
+"""Running one application in one process: private files, one event loop, an orderly stop on SIGTERM and SIGINT."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+import uvicorn
+from starlette.applications import Starlette
+
+from groundplane.errors import InvalidInput
+
+USAGE_EXIT_CODE = 2
+KEEP_ALIVE_SECONDS = 60
+DRAIN_SECONDS = 10
+MAX_HEADER_BYTES = 32 * 1024
+
+
+def private_files() -> None:
+    """Make everything this process creates readable by its own user alone."""
+    os.umask(0o077)
+
+
+def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None:
+    """Serve `app` until SIGTERM or SIGINT; requests under way get 10 s to end. Returns when all of it is over."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        limit_concurrency=max_connections,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        backlog=1_024,
+    )
+    server = uvicorn.Server(config)
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(server.serve())
+    if not server.started:
+        raise SystemExit(1)
+
+
+def run_program(start: Callable[[Mapping[str, str]], None]) -> None:
+    """Run an entry point with the environment: a fault in the settings is printed, all of it, and exits with code 2."""
+    private_files()
+    try:
+        start(os.environ)
+    except InvalidInput as error:
+        raise SystemExit(_usage(error)) from error
+
+
+def _usage(error: InvalidInput) -> int:
+    print(f"groundplane: {error.message}", file=sys.stderr)  # noqa: T201 - the log may not be configured yet
+    return USAGE_EXIT_CODE

@@ -1,0 +1,77 @@
+"""Settings: one frozen struct a program, read once from the environment; nothing else reads `os.environ`.
+
+A field names its variable and says when to change it: `Annotated[float, setting("GROUNDPLANE_X_SECONDS", "…")]`.
+The docs table and the chart's values are compared with these structs by a test.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from groundplane.errors import InvalidInput
+
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
+
+
+def setting(variable: str, help_text: str, *, secret: bool = False, **constraints: Any) -> msgspec.Meta:
+    """Return the annotation of a settings field; `constraints` are those of `msgspec.Meta` (`ge`, `min_length`, …)."""
+    return msgspec.Meta(description=help_text, extra={"variable": variable, "secret": secret}, **constraints)
+
+
+class SettingRow(msgspec.Struct, frozen=True):
+    """One line of the settings table in the docs."""
+
+    variable: str
+    default: str
+    help_text: str
+
+
+def read_settings(settings_type: type[SettingsT], environment: Mapping[str, str]) -> SettingsT:
+    """Return the settings of `environment`; an empty value counts as unset.
+
+    Raises InvalidInput that lists every fault, one a line, each with its variable's name; secrets are never quoted.
+    """
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for field in msgspec.structs.fields(settings_type):
+        meta, hint = _meta_of(settings_type, field.name)
+        raw = environment.get(meta["variable"], "")
+        if raw == "":
+            if field.required:
+                faults.append(f"{meta['variable']} is not set: {meta['help']}")
+            continue
+        try:
+            values[field.name] = msgspec.convert(raw, hint, strict=False)
+        except msgspec.ValidationError as error:
+            shown = "(secret)" if meta["secret"] else raw[:128]
+            expected = str(error).split(" - at ")[0].lower()
+            faults.append(f"{meta['variable']}={shown}: {expected}; {meta['help']}")
+    if faults:
+        raise InvalidInput("\n".join(faults), code="invalid_settings")
+    return settings_type(**values)
+
+
+def settings_table(settings_type: type[msgspec.Struct]) -> list[SettingRow]:
+    """Return one row a field, in the struct's order."""
+    rows = []
+    for field in msgspec.structs.fields(settings_type):
+        meta, _ = _meta_of(settings_type, field.name)
+        default = "required" if field.required else _shown_default(field)
+        rows.append(SettingRow(variable=meta["variable"], default=default, help_text=meta["help"]))
+    return rows
+
+
+def _shown_default(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is msgspec.NODEFAULT:
+        return ""
+    return "" if field.default is None else str(field.default)
+
+
+def _meta_of(settings_type: type[msgspec.Struct], name: str) -> tuple[dict[str, Any], Any]:
+    hint = get_type_hints(settings_type, include_extras=True)[name]
+    if get_origin(hint) is Annotated:
+        for extra in get_args(hint)[1:]:
+            if isinstance(extra, msgspec.Meta) and extra.extra and "variable" in extra.extra:
+                return {**extra.extra, "help": extra.description or ""}, hint
+    raise TypeError(f"{settings_type.__name__}.{name} is not annotated with setting(...)")
