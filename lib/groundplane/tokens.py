@@ -76,15 +76,15 @@ class SigningKey:
         """Return the key of `path`, made there (0600) if nothing exists. Raises InvalidInput as `load` does."""
         if path.exists():
             return cls.load(path)
-        key = cls.generate()
+        key = Ed25519PrivateKey.generate()
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(key._private_pem())
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
-        return key
+        return cls(key)
 
     def public_pem(self) -> bytes:
         """Return the public half as PEM, for the verifiers' key directory."""
@@ -98,9 +98,6 @@ class SigningKey:
     def sign_capability(self, audience: str, right: Right, *, now: float) -> str:
         """Return a capability for `audience` (see `capability_audience`), valid from `now` for 60 s."""
         return self._sign({"aud": audience, "right": right, "iat": int(now), "exp": int(now) + CAPABILITY_SECONDS})
-
-    def _private_pem(self) -> bytes:
-        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def _sign(self, claims: dict[str, Any]) -> str:
         return jwt.encode(claims, self._key, algorithm=_ALGORITHM, headers={"kid": self.id})
