@@ -1,0 +1,77 @@
+"""Settings of the shard process, read once from its environment."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from groundplane.process.settings import setting
+
+MIB = 1024 * 1024
+
+
+class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which corpus this process serves, where its bytes lie, and its limits."""
+
+    corpus_key: Annotated[
+        str,
+        setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus, as the operator or `up` sets it", min_length=1),
+    ]
+    incarnation: Annotated[
+        str,
+        setting("GROUNDPLANE_INCARNATION", "uid of the TenantCorpus, a lowercase UUID", min_length=36, max_length=36),
+    ]
+    store_directory: Annotated[
+        str,
+        setting("GROUNDPLANE_STORE_DIRECTORY", "root of the local store; log and snapshots lie below it", min_length=1),
+    ]
+    work_directory: Annotated[
+        str, setting("GROUNDPLANE_WORK_DIRECTORY", "cache of this process, emptied at every start", min_length=1)
+    ]
+    keys_directory: Annotated[
+        str, setting("GROUNDPLANE_KEYS_DIRECTORY", "public keys whose capabilities are accepted", min_length=1)
+    ]
+    host: Annotated[str, setting("GROUNDPLANE_HOST", "address to listen on; 0.0.0.0 in a pod")] = "127.0.0.1"
+    port: Annotated[int, setting("GROUNDPLANE_PORT", "TCP port to listen on", ge=1, le=65_535)] = 8081
+    language: Annotated[
+        str, setting("GROUNDPLANE_LANGUAGE", "Snowball language of the analyser, the same in router and shards")
+    ] = "english"
+    exact_mib: Annotated[
+        int,
+        setting(
+            "GROUNDPLANE_EXACT_MIB", "MiB of vectors up to which search is exact in memory; 0: always indexed", ge=0
+        ),
+    ] = 48
+    snapshot_records: Annotated[
+        int, setting("GROUNDPLANE_SNAPSHOT_RECORDS", "log records after which a snapshot is due", ge=1)
+    ] = 1_000
+    snapshot_mib: Annotated[
+        int, setting("GROUNDPLANE_SNAPSHOT_MIB", "MiB of log after which a snapshot is due", ge=1)
+    ] = 64
+    snapshot_seconds: Annotated[
+        float, setting("GROUNDPLANE_SNAPSHOT_SECONDS", "seconds after which a changed corpus is due a snapshot", gt=0)
+    ] = 600.0
+    snapshots_keep: Annotated[
+        int,
+        setting(
+            "GROUNDPLANE_SNAPSHOTS_KEEP", "snapshots kept; the log is kept from the oldest of them on", ge=1, le=100
+        ),
+    ] = 3
+    flush_mib: Annotated[
+        int, setting("GROUNDPLANE_FLUSH_MIB", "MiB of recent writes in memory that start a flush", ge=1)
+    ] = 64
+    memtable_mib: Annotated[
+        int, setting("GROUNDPLANE_MEMTABLE_MIB", "MiB of recent writes above which writes are refused with 503", ge=2)
+    ] = 256
+    max_searches: Annotated[
+        int, setting("GROUNDPLANE_MAX_SEARCHES", "searches under way or waiting; more are refused with 503", ge=1)
+    ] = 64
+    max_queued_writes: Annotated[
+        int, setting("GROUNDPLANE_MAX_QUEUED_WRITES", "write requests that wait; more are refused with 503", ge=1)
+    ] = 256
+    max_connections: Annotated[
+        int, setting("GROUNDPLANE_MAX_CONNECTIONS", "open connections; more are refused with 503", ge=1)
+    ] = 1_024
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        setting("GROUNDPLANE_LOG_LEVEL", "least severe level that is logged"),
+    ] = "info"
