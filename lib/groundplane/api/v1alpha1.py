@@ -1,0 +1,259 @@
+"""TenantCorpus, group `groundplane.dev`, version `v1alpha1`: one corpus, who may use it and where it is kept.
+
+The model lives here once: the CRD is generated from it, `groundplane up` and the operator read manifests through it.
+An absent field stays None; the default that applies is a property (`every_seconds`), so that a reader sees the rule
+and an edit of a default never rewrites what somebody applied. `parse.parse_manifest` decodes and checks.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from groundplane.api.formats import (
+    BUCKET,
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    DURATION,
+    ENVIRONMENT_NAME,
+    HTTP_URL,
+    OBJECT_PREFIX,
+    QUANTITY,
+    UUID,
+    parse_duration_seconds,
+    parse_size_bytes,
+)
+from groundplane.wire.directory import Access, Grant, Subject
+from groundplane.wire.names import MAX_TENANT_CHARACTERS, CorpusKey, TenantId, corpus_key
+
+GROUP = "groundplane.dev"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "TenantCorpus"
+
+DEFAULT_NAMESPACE = "default"
+DEFAULT_ACCESS: tuple[Access, ...] = ("read",)
+DEFAULT_CACHE_BYTES = 4 * 2**30
+DEFAULT_SNAPSHOT_SECONDS = 600.0
+DEFAULT_SNAPSHOTS_KEEP = 3
+MIN_SNAPSHOT_SECONDS = 10
+MAX_SNAPSHOT_SECONDS = 86_400
+MAX_SUBJECTS = 256
+
+Label = Annotated[str, msgspec.Meta(pattern=DNS_LABEL, max_length=63)]
+Subdomain = Annotated[str, msgspec.Meta(pattern=DNS_SUBDOMAIN, max_length=253)]
+Quantity = Annotated[str, msgspec.Meta(pattern=QUANTITY, max_length=32)] | Annotated[int, msgspec.Meta(ge=0)]
+Duration = Annotated[str, msgspec.Meta(pattern=DURATION, max_length=32)]
+KubernetesObject = dict[str, Any]  # a part of the Kubernetes API that is handed on as it is
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    pass
+
+
+class _Observed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Written by a server, perhaps a newer one: fields that we do not know are left alone."""
+
+
+class ObjectMeta(_Observed, frozen=True, kw_only=True):
+    """The part of Kubernetes' object metadata that Groundplane reads."""
+
+    name: Label
+    namespace: Label | None = None
+    uid: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    resource_version: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+
+
+class SubjectGrant(_Spec, frozen=True, kw_only=True):
+    """A ServiceAccount that may use the corpus. `access` defaults to [read]."""
+
+    namespace: Label
+    service_account: Subdomain
+    access: Annotated[tuple[Access, ...], msgspec.Meta(min_length=1, max_length=2)] | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Return whom this grants something."""
+        return Subject(namespace=self.namespace, service_account=self.service_account)
+
+    @property
+    def grant(self) -> Grant:
+        """Return the grant as the router's directory holds it."""
+        return Grant(subject=self.subject, access=self.access or DEFAULT_ACCESS)
+
+
+class SecretReference(_Spec, frozen=True, kw_only=True):
+    """A Secret in the namespace of the resource."""
+
+    name: Subdomain
+
+
+class ObjectStore(_Spec, frozen=True, kw_only=True):
+    """A bucket for log and snapshots. Without `credentials_secret` the pod's own cloud identity is used."""
+
+    bucket: Annotated[str, msgspec.Meta(pattern=BUCKET)]
+    prefix: Annotated[str, msgspec.Meta(pattern=OBJECT_PREFIX, max_length=512)] | None = None
+    endpoint: Annotated[str, msgspec.Meta(pattern=HTTP_URL, max_length=512)] | None = None
+    credentials_secret: SecretReference | None = None
+
+
+class Storage(_Spec, frozen=True, kw_only=True):
+    """A volume for log and snapshots, where there is no object store. It can grow, never shrink."""
+
+    size: Quantity
+    class_name: Subdomain | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Return `size` in bytes."""
+        return parse_size_bytes(self.size, "spec.storage.size")
+
+
+class Cache(_Spec, frozen=True, kw_only=True):
+    """The shard's working directory, an emptyDir. Medium `Memory` leaves nothing at rest on the node."""
+
+    size_limit: Quantity | None = None
+    medium: Literal["", "Memory"] = ""
+
+    @property
+    def size_limit_bytes(self) -> int:
+        """Return `sizeLimit` in bytes, 4 GiB by default."""
+        return (
+            DEFAULT_CACHE_BYTES
+            if self.size_limit is None
+            else parse_size_bytes(self.size_limit, "spec.cache.sizeLimit")
+        )
+
+
+class Resources(_Spec, frozen=True, kw_only=True):
+    """Requests and limits of the shard container."""
+
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class Snapshots(_Spec, frozen=True, kw_only=True):
+    """How often a corpus that changes is snapshotted, and how many snapshots are kept."""
+
+    every: Duration | None = None
+    keep: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+
+    @property
+    def every_seconds(self) -> float:
+        """Return `every` in seconds, 600 by default."""
+        return (
+            DEFAULT_SNAPSHOT_SECONDS
+            if self.every is None
+            else parse_duration_seconds(self.every, "spec.snapshots.every")
+        )
+
+    @property
+    def keep_count(self) -> int:
+        """Return `keep`, 3 by default."""
+        return DEFAULT_SNAPSHOTS_KEEP if self.keep is None else self.keep
+
+
+class RestoreFrom(_Spec, frozen=True, kw_only=True):
+    """An earlier life of the corpus to start from, into an empty corpus only. No `sequence`: as far as its log goes."""
+
+    incarnation: Annotated[str, msgspec.Meta(pattern=UUID)]
+    sequence: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class EnvironmentVariable(_Spec, frozen=True, kw_only=True):
+    """One extra environment variable of the shard container: `value`, or `valueFrom` as Kubernetes has it."""
+
+    name: Annotated[str, msgspec.Meta(pattern=ENVIRONMENT_NAME, max_length=256)]
+    value: str | None = None
+    value_from: KubernetesObject | None = None
+
+
+class PodTemplate(_Spec, frozen=True, kw_only=True):
+    """What is added to the shard's pod."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    tolerations: list[KubernetesObject] = []
+    affinity: KubernetesObject = {}
+    priority_class_name: Subdomain | None = None
+    env: Annotated[list[EnvironmentVariable], msgspec.Meta(max_length=64)] = []
+
+
+class TenantCorpusSpec(_Spec, frozen=True, kw_only=True):
+    """What the platform team asks for. Exactly one of `tenant` and `platform: true`, and it never changes."""
+
+    tenant: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TENANT_CHARACTERS)] | None = None
+    platform: bool | None = None
+    subjects: Annotated[tuple[SubjectGrant, ...], msgspec.Meta(max_length=MAX_SUBJECTS)] = ()
+    object_store: ObjectStore | None = None
+    storage: Storage | None = None
+    cache: Cache = Cache()
+    resources: Resources = Resources()
+    snapshots: Snapshots = Snapshots()
+    suspended: bool = False
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    restore_from: RestoreFrom | None = None
+    pod_template: PodTemplate = PodTemplate()
+
+    @property
+    def tenant_id(self) -> TenantId | None:
+        """Return the tenant, None for the platform corpus."""
+        return None if self.tenant is None else TenantId(self.tenant)
+
+    @property
+    def corpus_key(self) -> CorpusKey:
+        """Return the name of the corpus in storage."""
+        return corpus_key(self.tenant or "")
+
+
+class Condition(_Observed, frozen=True, kw_only=True):
+    """One condition, as `metav1.Condition`."""
+
+    type: Literal["Accepted", "Ready", "Progressing", "Degraded", "SnapshotHealthy", "Suspended", "Paused"]
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str = ""
+    observed_generation: int | None = None
+    last_transition_time: str | None = None
+
+
+class SnapshotStatus(_Observed, frozen=True, kw_only=True):
+    """The newest published snapshot; `time` is RFC 3339."""
+
+    sequence: int
+    time: str
+
+
+class TenantCorpusStatus(_Observed, frozen=True, kw_only=True):
+    """What the operator last finished; the router's directory is built from it."""
+
+    observed_generation: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    subjects: tuple[SubjectGrant, ...] = ()
+    endpoint: str | None = None
+    incarnation: str | None = None
+    documents: int | None = None
+    sequence: int | None = None
+    snapshot: SnapshotStatus | None = None
+    storage_key: CorpusKey | None = None
+    image: str | None = None
+
+
+class TenantCorpus(_Spec, frozen=True, kw_only=True):
+    """One resource."""
+
+    api_version: Literal["groundplane.dev/v1alpha1"]
+    kind: Literal["TenantCorpus"]
+    metadata: ObjectMeta
+    spec: TenantCorpusSpec
+    status: TenantCorpusStatus | None = None
+
+    @property
+    def full_name(self) -> str:
+        """Return `namespace/name`, the namespace being `default` where the manifest has none."""
+        return f"{self.metadata.namespace or DEFAULT_NAMESPACE}/{self.metadata.name}"
