@@ -1,0 +1,47 @@
+"""The log protocol: everything durable about one incarnation, written without I/O. This module is its public surface.
+
+    replica = Replica(Identity(layout=Layout(corpus_key, incarnation), owner=uid, writer_id=fresh_uuid), keep_snapshots=3)
+    await run(replica.open(), store, effects)                  # Restore and Apply effects, up to the log's present end
+    await run(replica.follow(), store, effects)                # a follower: as often as wanted
+    writer = await run(replica.take_over(witness), store, effects)
+    done = await run(writer.append(payload, embedding_id=e), store, effects)     # Committed(sequence, digest), applied
+    frozen = writer.position                                   # when the memtable is frozen
+    await run(writer.publish_snapshot(files, frozen, token=fresh_hex), store, effects)
+    await run(writer.collect(), store, effects)
+    writer.epoch, writer.position, writer.manifest, writer.stopped
+
+Appends of one writer are run one after the other; a snapshot, a collection or a registration may run beside them.
+Whoever runs the generators performs what they yield (see `operations`); `groundplane_shard.stores.run` does it on a real
+store. Invariants: `replica`, `writer`, `publishing`, `collecting` and `cell` name those that they keep (I1-I8, I11, I12).
+Nothing in this package knows of time, files, sockets or threads.
+"""
+
+from groundplane_shard.log.cell import Identity
+from groundplane_shard.log.layout import Epoch, Layout, Seq
+from groundplane_shard.log.manifest import Manifest, Snapshot, SnapshotFile
+from groundplane_shard.log.operations import LocalFile, Operation, Result, Steps
+from groundplane_shard.log.record import NO_EMBEDDING, Kind, Position, Record
+from groundplane_shard.log.replica import Replica, Witness
+from groundplane_shard.log.writer import Committed, Writer
+
+__all__ = [
+    "NO_EMBEDDING",
+    "Committed",
+    "Epoch",
+    "Identity",
+    "Kind",
+    "Layout",
+    "LocalFile",
+    "Manifest",
+    "Operation",
+    "Position",
+    "Record",
+    "Replica",
+    "Result",
+    "Seq",
+    "Snapshot",
+    "SnapshotFile",
+    "Steps",
+    "Witness",
+    "Writer",
+]

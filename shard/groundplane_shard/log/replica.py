@@ -1,0 +1,288 @@
+"""A follower of one incarnation's log, and the way it becomes the writer.
+
+Following: restore the newest snapshot that verifies, else the one before, else (only while the whole log exists) the
+empty state; then apply record after record. A missing or unfitting record is judged only after MANIFEST was read again:
+if the place where we stand was collected meanwhile, everything starts again from the newest snapshot; if not, an absent
+record is the end of the log and an unfitting one is `CorruptData`. Records are never skipped (I3, I11).
+
+Take-over (I5): follow to the end -> raise the epoch in MANIFEST by compare-and-set -> follow the rest -> create a
+barrier at the first free sequence, applying whatever took it -> read MANIFEST again and stop unless the epoch is still
+ours and the barrier lies above the newest snapshot. From then on an older writer's next create meets a key that exists
+for ever. A loser of this race, or a process whose epoch somebody raised, is `Superseded` and does not contend again.
+
+No rule here looks at a clock (I6).
+"""
+
+from uuid import UUID
+
+import msgspec
+
+from groundplane.errors import CorruptData, Superseded
+from groundplane_shard.log import record as codec
+from groundplane_shard.log import steps
+from groundplane_shard.log.cell import Identity, ManifestCell
+from groundplane_shard.log.layout import Epoch, Seq
+from groundplane_shard.log.manifest import Manifest, Snapshot
+from groundplane_shard.log.operations import Absent, Apply, Damaged, Restore, Restored, Steps
+from groundplane_shard.log.publishing import Standing
+from groundplane_shard.log.record import Encoded, Kind, Position, Record
+from groundplane_shard.log.writer import Writer
+
+_MAX_READS = 3  # of a record whose bytes do not fit, in case only the answer was damaged
+_MAX_RESTARTS = 8
+
+
+class Witness(msgspec.Struct, frozen=True):
+    """The highest durable epoch and sequence, as recorded outside the store (I12)."""
+
+    epoch: Epoch
+    sequence: Seq
+
+
+class Replica:
+    """One process's view of a log. `open` first; then `follow` as often as wanted; `take_over` makes the writer.
+
+    After OutcomeUnknown or a cut-off append, `open` and `take_over` again on the same object: it remembers the epoch
+    that it held, so it stops if another process took over meanwhile.
+    """
+
+    def __init__(self, identity: Identity, *, keep_snapshots: int = 3) -> None:
+        self.cell = ManifestCell(identity)
+        self.position = Position()
+        self._layout = identity.layout
+        self._incarnation = UUID(identity.layout.incarnation).bytes
+        self._keep_snapshots = keep_snapshots
+        self._barriers: set[Seq] = set()
+        self._damaged: set[str] = set()  # upload ids of snapshots that did not verify
+        self._held_epoch: Epoch | None = None
+
+    @property
+    def manifest(self) -> Manifest:
+        """MANIFEST as last read or written."""
+        return self.cell.manifest
+
+    def open(self) -> Steps[None]:
+        """Build the state from the store: snapshot, then the log to its present end. Makes MANIFEST in an empty prefix."""
+        yield from self.cell.open()
+        yield from self._restore()
+        yield from self.follow()
+
+    def follow(self) -> Steps[int]:
+        """Apply what the log holds beyond `position`; return how many records that were."""
+        applied = 0
+        while (found := (yield from self._next_record())) is not None:
+            yield from self._apply(found)
+            applied += 1
+        return applied
+
+    def take_over(self, witness: Witness | None = None) -> Steps[Writer]:
+        """Become the writer. Raises Superseded if another process is or becomes the writer instead.
+
+        Raises CorruptData if the store holds less than `witness` (code `behind_witness`) or the log has a hole.
+        """
+        yield from self._follow_to_end()
+        self._check_witness(witness)
+        epoch = yield from self._raise_epoch()
+        yield from self._follow_to_end()
+        barrier = yield from self._place_barrier(epoch)
+        yield from self._confirm(epoch, barrier)
+        yield from self._apply(barrier)
+        standing = Standing(epoch, frozenset(self._barriers), frozenset(self._damaged), self._keep_snapshots)
+        return Writer(self.cell, standing, self.position)
+
+    # -- following
+
+    def _restore(self) -> Steps[None]:
+        for _ in range(_MAX_RESTARTS):
+            manifest = self.manifest
+            for snapshot in self._candidates(manifest):
+                if (yield from self._restore_one(snapshot)):
+                    self._barriers = set(manifest.barriers)
+                    return
+            if (yield from self.cell.refresh()).counter == manifest.counter:
+                break
+        raise CorruptData(
+            f"none of the {len(self.manifest.snapshots)} snapshots in {self._layout.manifest} verifies: expected at least one; "
+            "restore the snapshot files from a backup",
+            code="no_snapshot",
+        )
+
+    def _candidates(self, manifest: Manifest) -> list[Snapshot | None]:
+        newest_first: list[Snapshot | None] = list(reversed(manifest.snapshots))
+        return newest_first if manifest.log_floor else [*newest_first, None]
+
+    def _restore_one(self, snapshot: Snapshot | None) -> Steps[bool]:
+        operation = Restore(snapshot)
+        match (yield operation):
+            case Restored():
+                self.position = snapshot.position if snapshot else Position()
+                return True
+            case Damaged():
+                if snapshot:
+                    self._damaged.add(snapshot.upload_id)
+                return False
+            case other:
+                raise steps.unexpected(operation, other)
+
+    def _next_record(self) -> Steps[Encoded | None]:
+        """Return the record after `position`, starting again from a snapshot where that is necessary; None at the end."""
+        for _ in range(_MAX_RESTARTS):
+            found = yield from self._read_record()
+            if isinstance(found, Encoded) and found.record.epoch <= self.manifest.epoch:
+                return found
+            yield from self.cell.refresh()
+            if self._is_off_log():
+                yield from self._restore()
+            elif isinstance(found, Encoded):
+                return self._checked_epoch(found)
+            elif found is None:
+                return None
+            else:
+                raise found
+        raise CorruptData(f"{self._layout.log} is collected faster than it can be read: expected to reach its end")
+
+    def _read_record(self) -> Steps[Encoded | CorruptData | None]:
+        key = self._layout.record(self.position.next_sequence)
+        fault: CorruptData | None = None
+        for _ in range(_MAX_READS):
+            found = yield from steps.get(key)
+            if isinstance(found, Absent):
+                return None
+            try:
+                return self._decode(found.data, key)
+            except CorruptData as error:
+                fault = error
+        return fault
+
+    def _decode(self, data: bytes, key: str) -> Encoded:
+        return codec.decode(data, key=key, incarnation=self._incarnation, after=self.position)
+
+    def _is_off_log(self) -> bool:
+        """Whether the place where we stand was collected: what we read there may be a superseded writer's leftover."""
+        manifest, here = self.manifest, self.position
+        return manifest.log_floor > here.sequence or any(
+            snapshot.sequence == here.sequence and snapshot.position.digest != here.digest
+            for snapshot in manifest.snapshots
+        )
+
+    def _checked_epoch(self, found: Encoded) -> Encoded:
+        if found.record.epoch > self.manifest.epoch:
+            raise CorruptData(
+                f"{self._layout.manifest} has epoch {self.manifest.epoch} but log record {found.record.sequence} has epoch "
+                f"{found.record.epoch}: expected MANIFEST to be at least as new; an old one was put back, restore the newest",
+                code="went_back",
+            )
+        return found
+
+    def _apply(self, found: Encoded) -> Steps[None]:
+        yield Apply(found.record)
+        self.position = found.position
+        if found.record.kind is Kind.BARRIER:
+            self._barriers.add(found.record.sequence)
+
+    # -- take-over
+
+    def _follow_to_end(self) -> Steps[None]:
+        """Follow until nothing lies behind the last record. Raises CorruptData for a hole in the log."""
+        for _ in range(_MAX_RESTARTS):
+            yield from self.follow()
+            first_free = self._layout.record(self.position.next_sequence)
+            page = yield from steps.list_page(self._layout.log, self._layout.record(self.position.sequence))
+            if not page.keys:
+                self._check_reaches_snapshot()
+                return
+            if page.keys[0] != first_free and not (yield from self._was_collected_or_filled(first_free)):
+                raise CorruptData(
+                    f"log record {first_free} is missing although {page.keys[0]} exists: expected no gap; restore it from a backup",
+                    code="log_gap",
+                )
+        raise Superseded("the log grows faster than it can be followed: another writer is active, leave it to that one")
+
+    def _was_collected_or_filled(self, key: str) -> Steps[bool]:
+        found = yield from steps.get(key)
+        yield from self.cell.refresh()
+        return not isinstance(found, Absent) or self._is_off_log()
+
+    def _check_reaches_snapshot(self) -> None:
+        newest = self.manifest.newest_sequence
+        if self.position.sequence < newest:
+            raise CorruptData(
+                f"the log ends at {self.position.sequence}: expected it to reach the newest snapshot at {newest}; restore the "
+                "missing log records or the snapshot's files from a backup",
+                code="log_gap",
+            )
+
+    def _check_witness(self, witness: Witness | None) -> None:
+        if witness is None:
+            return
+        found = (self.manifest.epoch, self.position.sequence)
+        if found[0] < witness.epoch or found[1] < witness.sequence:
+            raise CorruptData(
+                f"{self._layout.prefix} ends at epoch {found[0]}, sequence {found[1]}: expected at least epoch {witness.epoch}, "
+                f"sequence {witness.sequence}, recorded outside the store; restore the newer objects",
+                code="behind_witness",
+            )
+
+    def _raise_epoch(self) -> Steps[Epoch]:
+        seen = self.manifest.epoch
+        if self._held_epoch is not None and seen != self._held_epoch:
+            raise _lost_race(seen, self._held_epoch)
+
+        def decide(base: Manifest) -> Manifest:
+            if base.epoch != seen:
+                raise _lost_race(base.epoch, seen)
+            return msgspec.structs.replace(base, epoch=Epoch(seen + 1))
+
+        manifest = yield from self.cell.change(decide)
+        self._held_epoch = manifest.epoch
+        return manifest.epoch
+
+    def _place_barrier(self, epoch: Epoch) -> Steps[Encoded]:
+        """Create the barrier at the first free sequence, applying the records of the old writer that came first."""
+        while True:
+            barrier = codec.encode(
+                Record(
+                    kind=Kind.BARRIER,
+                    epoch=epoch,
+                    sequence=self.position.next_sequence,
+                    incarnation=self._incarnation,
+                    previous=self.position.digest,
+                )
+            )
+            key = self._layout.record(barrier.record.sequence)
+            foreign = yield from steps.create(key, barrier.data)
+            if foreign is None:
+                return barrier
+            yield from self._apply((yield from self._judge_foreign(foreign, key, epoch)))
+
+    def _judge_foreign(self, data: bytes, key: str, epoch: Epoch) -> Steps[Encoded]:
+        """Return the older writer's record that took the barrier's place. Raises Superseded if a newer writer's did."""
+        try:
+            found = self._decode(data, key)
+        except CorruptData:
+            yield from self._check_still_ours(epoch)
+            raise
+        if found.record.epoch >= epoch:
+            raise _lost_race(found.record.epoch, epoch)
+        return found
+
+    def _confirm(self, epoch: Epoch, barrier: Encoded) -> Steps[None]:
+        """Make sure that no newer writer was at work, and collected behind us, while we placed the barrier."""
+        manifest = yield from self._check_still_ours(epoch)
+        if barrier.record.sequence <= manifest.newest_sequence:
+            raise Superseded(
+                f"barrier {barrier.record.sequence} lies below the newest snapshot at {manifest.newest_sequence}: expected "
+                "it above; another writer is active, leave the corpus to that one"
+            )
+
+    def _check_still_ours(self, epoch: Epoch) -> Steps[Manifest]:
+        manifest = yield from self.cell.refresh()
+        if (manifest.epoch, manifest.writer_id) != (epoch, self.cell.identity.writer_id):
+            raise _lost_race(manifest.epoch, epoch)
+        return manifest
+
+
+def _lost_race(found: int, expected: int) -> Superseded:
+    return Superseded(
+        f"the corpus has epoch {found}: expected {expected}, another process took over; leave it to that one"
+    )

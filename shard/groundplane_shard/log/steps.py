@@ -1,0 +1,147 @@
+"""Single requests made reliable: each function here is a bounded dialogue with the store about one key.
+
+A read is repeated until it is answered. A create is settled by reading the key back (I4). Tries are bounded; when they
+are used up the caller learns which of two things is true: `Unavailable` (certainly nothing was stored) or
+`OutcomeUnknown` (it may have been, or may still be).
+"""
+
+from groundplane.errors import OutcomeUnknown, Unavailable
+from groundplane_shard.log.operations import (
+    Absent,
+    Conflict,
+    Create,
+    Delete,
+    Deleted,
+    Found,
+    Get,
+    List,
+    Listed,
+    Operation,
+    Pause,
+    Refused,
+    Result,
+    Steps,
+    Stored,
+    Unknown,
+)
+
+MAX_TRIES = 6
+
+
+def unexpected(operation: Operation, result: Result) -> TypeError:
+    """Return the error for an answer that does not belong to its question: a bug in the driver."""
+    return TypeError(f"{type(operation).__name__} was answered by {type(result).__name__}")
+
+
+def get(key: str) -> Steps[Found | Absent]:
+    """Return the object under `key`, or that there is none. Raises Unavailable when the store gives no answer."""
+    operation = Get(key)
+    reason = ""
+    for attempt in range(MAX_TRIES):
+        if attempt:
+            yield Pause(attempt)
+        match (yield operation):
+            case Found() | Absent() as answer:
+                return answer
+            case Unknown(reason) | Refused(reason):
+                pass
+            case other:
+                raise unexpected(operation, other)
+    raise Unavailable(f"object {key} could not be read: {reason[:256]}; try again", code="store_unavailable")
+
+
+def list_page(prefix: str, start_after: str) -> Steps[Listed]:
+    """Return one page of keys, checked: inside `prefix`, after `start_after`, ascending. Raises Unavailable."""
+    operation = List(prefix, start_after)
+    reason = ""
+    for attempt in range(MAX_TRIES):
+        if attempt:
+            yield Pause(attempt)
+        match (yield operation):
+            case Listed(keys) as page if _is_ordered(keys, prefix, start_after):
+                return page
+            case Listed():
+                reason = "keys out of order or outside the prefix"
+            case Unknown(reason) | Refused(reason):
+                pass
+            case other:
+                raise unexpected(operation, other)
+    raise Unavailable(
+        f"objects under {prefix} could not be listed: {reason[:256]}; try again", code="store_unavailable"
+    )
+
+
+def list_all(prefix: str) -> Steps[tuple[str, ...]]:
+    """Return every key under `prefix`, ascending. Raises Unavailable."""
+    page = yield from list_page(prefix, "")
+    keys = page.keys
+    while page.more and keys:
+        page = yield from list_page(prefix, keys[-1])
+        keys += page.keys
+    return keys
+
+
+def delete(key: str) -> Steps[None]:
+    """Remove `key`; absent is as good. Raises Unavailable when it is not known whether it is gone."""
+    operation = Delete(key)
+    reason = ""
+    for attempt in range(MAX_TRIES):
+        if attempt:
+            yield Pause(attempt)
+        match (yield operation):
+            case Deleted():
+                return
+            case Unknown(reason) | Refused(reason):
+                pass
+            case other:
+                raise unexpected(operation, other)
+    raise Unavailable(f"object {key} could not be deleted: {reason[:256]}; try again", code="store_unavailable")
+
+
+def create(key: str, data: bytes) -> Steps[bytes | None]:
+    """Create `key` and settle what came of it: None if `data` is stored there, else the foreign bytes that are.
+
+    A 412 and a lost answer are both settled by reading the key: own bytes = stored, absent = the same bytes again.
+    Raises Unavailable if certainly nothing was stored, OutcomeUnknown if that cannot be told.
+    """
+    operation = Create(key, data)
+    is_uncertain = False
+    reason = ""
+    for attempt in range(MAX_TRIES):
+        if attempt:
+            yield Pause(attempt)
+        match (yield operation):
+            case Stored():
+                return None
+            case Conflict():
+                reason = "another request for the key was under way"
+                continue
+            case Refused(reason) if not is_uncertain:
+                raise Unavailable(f"object {key} was not stored: {reason[:256]}; try again", code="store_unavailable")
+            case Unknown(reason) | Refused(reason):
+                pass
+            case _:  # 412: not yet proof of another writer
+                reason = "the key exists"
+        is_uncertain = True
+        match (yield Get(key)):
+            case Found(found):
+                return None if found == data else found
+            case _:  # absent, or no answer: the same bytes again
+                pass
+    raise not_settled(key, reason, is_uncertain=is_uncertain)
+
+
+def not_settled(key: str, reason: str, *, is_uncertain: bool) -> Unavailable:
+    """Return the error for a conditional write whose tries are used up."""
+    if is_uncertain:
+        return OutcomeUnknown(f"whether object {key} was stored could not be settled: {reason[:256]}; repeat the write")
+    return Unavailable(f"object {key} was not stored: {reason[:256]}; try again", code="store_unavailable")
+
+
+def _is_ordered(keys: tuple[str, ...], prefix: str, start_after: str) -> bool:
+    previous = start_after
+    for key in keys:
+        if key <= previous or not key.startswith(prefix):
+            return False
+        previous = key
+    return True

@@ -1,0 +1,134 @@
+"""Runs the log protocol on a real store: performs each operation it yields and sends the result back.
+
+The store's `Unavailable` becomes `Refused` (certainly not done), its `OutcomeUnknown` becomes `Unknown`. Errors of the
+effects are not the protocol's business: they end the run, and the protocol's objects know that they were cut off.
+"""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from groundplane.errors import OutcomeUnknown, Unavailable
+from groundplane_shard.log.layout import Layout
+from groundplane_shard.log.manifest import Snapshot
+from groundplane_shard.log.operations import (
+    Applied,
+    Apply,
+    Create,
+    Damaged,
+    Delete,
+    Deleted,
+    Get,
+    List,
+    Operation,
+    Pause,
+    Refused,
+    Replace,
+    Restore,
+    Restored,
+    Result,
+    Resumed,
+    Steps,
+    StoreOperation,
+    Unknown,
+    Upload,
+    Verify,
+)
+from groundplane_shard.log.record import Record
+from groundplane_shard.stores.protocol import ObjectStore
+
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 1.0
+_PARALLEL_DOWNLOADS = 8
+
+Value = TypeVar("Value")
+
+
+class Effects(Protocol):
+    """What the protocol does to the process's own state."""
+
+    async def restore(self, snapshot: Snapshot | None) -> Restored | Damaged:
+        """Drop the state and build it from the snapshot's verified files in a fresh directory; None: start empty."""
+
+    async def apply(self, record: Record) -> None:
+        """Apply one committed record, batch or barrier, to the memtable, whole."""
+
+
+async def run(steps: Steps[Value], store: ObjectStore, effects: Effects) -> Value:
+    """Perform what `steps` yields until it returns, and return its value. Cancelling closes it at the present operation."""
+    try:
+        operation = next(steps)
+        while True:
+            operation = steps.send(await _perform(operation, store, effects))
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+    finally:
+        steps.close()
+
+
+async def download_snapshot(
+    store: ObjectStore, layout: Layout, snapshot: Snapshot, directory: Path
+) -> Restored | Damaged:
+    """Put the snapshot's files, each verified, into `directory`, which is fresh; `Damaged` if one of them is not right.
+
+    Paths were checked when MANIFEST was decoded. Raises Unavailable when the store gives no answer.
+    """
+    turns = asyncio.Semaphore(_PARALLEL_DOWNLOADS)
+
+    async def fetch(path: str, key: str, size: int, sha256: str) -> Damaged | None:
+        async with turns:
+            answer = await store.download(layout.object(key), directory / path, size=size, sha256=sha256)
+        return answer if isinstance(answer, Damaged) else None
+
+    answers = await asyncio.gather(*(fetch(file.path, file.key, file.size, file.sha256) for file in snapshot.files))
+    return next((answer for answer in answers if answer), Restored())
+
+
+async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -> Result:
+    match operation:
+        case Restore(snapshot):
+            return await effects.restore(snapshot)
+        case Apply(record):
+            await effects.apply(record)
+            return Applied()
+        case Pause(attempt):
+            await asyncio.sleep(_pause_seconds(attempt))
+            return Resumed()
+        case _:
+            return await _ask(operation, store)
+
+
+async def _ask(operation: StoreOperation, store: ObjectStore) -> Result:
+    try:
+        return await _call(operation, store)
+    except OutcomeUnknown as error:
+        return Unknown(error.message)
+    except Unavailable as error:
+        return Refused(error.message)
+
+
+async def _call(operation: StoreOperation, store: ObjectStore) -> Result:
+    match operation:
+        case Get(key):
+            return await store.get(key)
+        case Create(key, data):
+            return await store.create(key, data)
+        case Replace(key, data, etag):
+            return await store.replace(key, data, etag)
+        case Upload(key, file):
+            return await store.upload(key, file)
+        case Verify(key, size, sha256):
+            return await store.verify(key, size=size, sha256=sha256)
+        case List(prefix, start_after):
+            return await store.list_page(prefix, start_after)
+        case Delete(key):
+            await store.delete(key)
+            return Deleted()
+
+
+def _pause_seconds(attempt: int) -> float:
+    """Exponential backoff with full jitter, so that shards that lost the same store do not come back in step."""
+    longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2**attempt)
+    return random.uniform(longest / 2, longest)  # noqa: S311  # pacing, not secrecy
