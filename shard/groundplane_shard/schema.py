@@ -1,13 +1,18 @@
-"""Columns of the two tables of a corpus, in the order in which they are stored.
+"""Columns of the two tables of a corpus, in the order in which they are stored, and the JSON that they can hold.
 
-`id` stays first and is never null: LanceDB looks rows up by it. JSON columns are kept as binary JSON: object keys come
-back sorted, white space normalised and integers beyond 64 bits rounded to float64, so whoever needs bytes that never
-change (the content hash) computes them before a row is stored.
+`id` stays first and is never null: LanceDB looks rows up by it. `metadata` is kept as binary JSON and shown as text
+again: keys sorted, no white space, numbers spelled its own way (`1e+300`). LanceDB 0.40 refuses repeated keys, turns
+numbers beyond float64 into null and overflows the stack, which ends the process, on deep nesting (seen at 1,500
+levels). So only what `canonical_metadata` returns may enter a log record: a committed record must be storable.
 """
 
+from typing import Any
+
+import msgspec
 import pyarrow as pa
 
-from groundplane.errors import CorruptData
+from groundplane.errors import CorruptData, InvalidInput
+from groundplane.wire.public import MAX_METADATA_BYTES, MAX_METADATA_DEPTH
 
 DISTANCE_COLUMN = "_distance"
 SCORE_COLUMN = "_score"
@@ -64,3 +69,34 @@ def vector_dimension(stored: pa.Schema) -> int:
     if not pa.types.is_fixed_size_list(vector):
         raise CorruptData(f"column vector of table chunks has type {vector}: expected a fixed size list of float32")
     return int(vector.list_size)
+
+
+def canonical_metadata(raw: bytes) -> bytes:
+    """Return the JSON object `raw` with sorted, unique keys and without white space, as the table can keep it.
+
+    Of repeated keys the last one stays; integers beyond 64 bits become float64, which is how filters see every number.
+    Idempotent. Raises InvalidInput for anything but an object within the limits of size, depth and float64.
+    """
+    if len(raw) > MAX_METADATA_BYTES:
+        raise _bad_metadata(f"has {len(raw)} bytes: expected at most {MAX_METADATA_BYTES}")
+    try:
+        metadata = msgspec.json.decode(raw, type=dict[str, Any])
+        return msgspec.json.encode(_storable(metadata, 1), order="sorted")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
+        raise _bad_metadata("is no JSON object of finite numbers: send an object") from error
+
+
+def _storable(value: Any, depth: int) -> Any:
+    if isinstance(value, dict | list) and depth > MAX_METADATA_DEPTH:
+        raise _bad_metadata(f"is nested deeper than {MAX_METADATA_DEPTH} levels: flatten it")
+    if isinstance(value, dict):
+        return {key: _storable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_storable(item, depth + 1) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return float(value)
+    return value
+
+
+def _bad_metadata(fault: str) -> InvalidInput:
+    return InvalidInput(f"metadata {fault}", field="metadata")

@@ -19,10 +19,11 @@ LanceDB creates files and directories by the umask alone. Never fork after the i
 
 import asyncio
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from lancedb.index import FTS, BTree, IvfSq
-from lancedb.query import FullTextOperator, MatchQuery
 
 from groundplane.errors import CorruptData, Unavailable
 from groundplane_shard.predicate import sql_string
@@ -62,28 +62,28 @@ _VECTOR_INDEX = "vector_idx"
 _KEEP_ALL = timedelta(days=36_500)
 _KEEP_LATEST = timedelta(milliseconds=1)  # zero makes LanceDB warn
 
+_DISK_FULL = re.compile(r"os error (28|122)\b|No space left|Disk quota exceeded")
+_BROKEN_FILES = re.compile(
+    r"^lance error: (Not found|LanceError\((IO|Index|Schema)\)|Encountered corrupt)|was not found$|invalid magic|panicked"
+)
+
 Vector = npt.NDArray[np.float32]
+_Versions = tuple[int, int]
+_Tables = tuple[lancedb.AsyncTable, lancedb.AsyncTable]
 
 
 class Pin:
     """One version of a table, readable until `release` whatever happens to the table meanwhile.
 
-    `version` grows with every change of the table; `rows` is its number of chunks. Safe for concurrent queries.
+    `version` grows with every change of the chunks; `rows` is their number. Safe for concurrent queries. Made by
+    `Table.pin` only.
     """
 
-    def __init__(self, chunks: lancedb.AsyncTable, memos: lancedb.AsyncTable, release: Callable[[], None]) -> None:
-        self.version = 0
-        self.rows = 0
-        self._chunks = chunks
-        self._memos = memos
+    def __init__(self, handles: _Tables, versions: _Versions, rows: int, release: Callable[[], None]) -> None:
+        self.version = versions[0]
+        self.rows = rows
+        self._chunks, self._memos = handles
         self._release: Callable[[], None] | None = release
-
-    async def checkout(self, chunks_version: int, memos_version: int) -> None:
-        """Fix both handles at these versions; called once, by `Table.pin`."""
-        await self._chunks.checkout(chunks_version)
-        await self._memos.checkout(memos_version)
-        self.version = chunks_version
-        self.rows = await self._chunks.count_rows()
 
     async def dense(self, vector: Vector, limit: int, where: str | None = None) -> pa.Table:
         """Return the `limit` nearest chunks, all columns and `_distance` (1 - cosine, nearest first).
@@ -99,8 +99,7 @@ class Pin:
 
         terms: the analyser's, unique. `_score` is LanceDB's BM25 and depends on what its index covers: for candidates.
         """
-        match = MatchQuery(" ".join(terms), "terms", operator=FullTextOperator.OR)
-        query = self._chunks.query().nearest_to_text(match)
+        query = self._chunks.query().nearest_to_text(" ".join(terms), columns="terms")
         return await _rows(query.limit(limit).select([*CHUNK_COLUMNS, SCORE_COLUMN]), where)
 
     async def rows_of(self, doc_ids: Collection[str], columns: Sequence[str]) -> pa.Table:
@@ -123,24 +122,20 @@ class Pin:
         if self._release is not None:
             self._release()
             self._release = None
-            self._chunks.close()
-            self._memos.close()
 
 
 class Table:
-    """The tables of one directory. Built by `create` or `open`; one process at a time uses a directory."""
+    """The tables of one directory, made by `create` or `open`. Only one process at a time may use a directory."""
 
-    def __init__(
-        self, directory: Path, connection: lancedb.AsyncConnection, tables: dict[str, lancedb.AsyncTable]
-    ) -> None:
-        self.dimension = 0
+    def __init__(self, directory: Path, connection: lancedb.AsyncConnection, tables: _Tables, dimension: int) -> None:
+        self.dimension = dimension
         self._directory = directory
         self._connection = connection
-        self._chunks = tables[CHUNKS]
-        self._memos = tables[MEMOS]
+        self._tables = tables
+        self._chunks, self._memos = tables
         self._lock = asyncio.Lock()
-        self._pins: Counter[int] = Counter()
-        self._before_merge: tuple[int, int] | None = None
+        self._pins: Counter[_Versions] = Counter()
+        self._before_merge: _Versions | None = None
 
     @classmethod
     async def create(cls, directory: Path, dimension: int) -> "Table":
@@ -149,25 +144,24 @@ class Table:
             connection = await _connect(directory)
             chunks = await connection.create_table(CHUNKS, schema=chunk_schema(dimension))
             await connection.create_table(MEMOS, schema=MEMO_SCHEMA)
-            for column in ("id", "doc_id"):
-                await chunks.create_index(column, config=BTree())
-            await chunks.create_index("terms", config=_term_index())
+            await _build_lookup_indexes(chunks)
         return await cls.open(directory)
 
     @classmethod
     async def open(cls, directory: Path) -> "Table":
-        """Return the table in `directory`. Raises CorruptData where it is missing, broken or of another layout."""
+        """Return the table in `directory`. Raises CorruptData where it is missing, broken or of another layout.
+
+        The files must have passed their checksums: LanceDB trusts what it reads, and a flipped bit can end the process.
+        """
         with _translated():
             connection = await _connect(directory)
             found = set((await connection.list_tables()).tables)
             if not {CHUNKS, MEMOS} <= found:
                 raise CorruptData(
-                    f"table directory holds {sorted(found)}: expected {[CHUNKS, MEMOS]}; restore a snapshot"
+                    f"table directory holds {sorted(found)}: expected chunks and memos; restore a snapshot"
                 )
-            tables = {name: await connection.open_table(name) for name in (CHUNKS, MEMOS)}
-            table = cls(directory, connection, tables)
-            table.dimension = vector_dimension(await tables[CHUNKS].schema())
-        return table
+            tables = await _open_tables(connection)
+            return cls(directory, connection, tables, vector_dimension(await tables[0].schema()))
 
     async def merge(
         self,
@@ -184,116 +178,82 @@ class Table:
         async with self._lock:
             with _translated():
                 await self._undo_half_merge()
-                self._before_merge = (await self._chunks.version(), await self._memos.version())
-                for predicate in _id_predicates(superseded):
-                    await self._chunks.delete(predicate)
-                await _add(self._chunks, chunks)
-                for predicate in _memo_predicates(deleted_memos):
-                    await self._memos.delete(predicate)
-                await _add(self._memos, memos)
+                self._before_merge = await self._versions()
+                await _replace(self._chunks, _id_predicates(superseded), chunks)
+                await _replace(self._memos, _memo_predicates(deleted_memos), memos)
                 self._before_merge = None
 
     async def pin(self) -> Pin:
         """Return a Pin of the newest version."""
-        async with self._lock:
-            self._check_complete()
-            with _translated():
-                version, memos_version = await self._chunks.version(), await self._memos.version()
-                handles = [await self._connection.open_table(name) for name in (CHUNKS, MEMOS)]
-                pin = Pin(handles[0], handles[1], lambda: self._unpin(version))
-                self._pins[version] += 1
-                await pin.checkout(version, memos_version)
-        return pin
+        async with self._complete():
+            versions = await self._versions()
+            handles = await _open_tables(self._connection)
+            for handle, version in zip(handles, versions, strict=True):
+                await handle.checkout(version)
+            rows = await handles[0].count_rows()
+            self._pins[versions] += 1
+            return Pin(handles, versions, rows, lambda: self._unpin(versions))
 
     async def maintain(self) -> bool:
-        """Compact, index and clean up if due; true when the newest version changed: pin again, release the old pin.
+        """Compact, index and clean up what is due; true when there is a newer version: pin it, release the old pin.
 
-        Call it after every merge, and once more after the old pin is released, so that the files it held can go.
+        Call it after every merge, and again after that release: only then can the files go that the old version held.
+        Compaction rewrites rows and their indexes: half a second to two at 100,000 rows.
         """
-        async with self._lock:
-            self._check_complete()
-            with _translated():
-                before = await self._chunks.version()
-                await self._maintain_chunks()
-                stats = await self._memos.stats()
-                if (
-                    stats["fragment_stats"]["num_fragments"] > MAX_FRAGMENTS
-                    or _deleted_share(stats) > MAX_DELETED_SHARE
-                ):
-                    await self._memos.optimize(cleanup_older_than=self._keep(before))
-                return await self._chunks.version() != before
+        async with self._complete():
+            before = await self._versions()
+            for position, table in enumerate(self._tables):
+                keeps_old = any(pinned[position] != before[position] for pinned in self._pins)
+                await _maintain(table, keeps_old=keeps_old)
+            vectors = await self._chunks.index_stats(_VECTOR_INDEX)
+            if vectors is not None and (vectors.num_indices or 0) > MAX_DELTA_INDEXES:
+                await self._build_vector_index()
+            return await self._versions() != before
 
     async def build_search_indexes(self) -> None:
-        """Build the indexes of both legs anew over all rows: IVF_SQ (cosine) and full text, with those by id."""
-        async with self._lock:
-            self._check_complete()
-            with _translated():
-                await self._build_vector_index()
-                await self._chunks.create_index("terms", config=_term_index(), replace=True)
-                for column in ("id", "doc_id"):
-                    await self._chunks.create_index(column, config=BTree(), replace=True)
+        """Build the indexes of both legs (IVF_SQ by cosine, full text) and those by id anew over all rows."""
+        async with self._complete():
+            await self._build_vector_index()
+            await _build_lookup_indexes(self._chunks)
 
     async def copy_to(self, directory: Path) -> None:
-        """Make `directory`, which must not exist, a hard-link copy that `open` opens. LanceDB never changes a file in place.
+        """Make `directory`, which must not exist, a copy that `open` opens: hard links, as LanceDB never rewrites a file.
 
-        Holds the lock for the time of the links. Call `maintain` before it, so that the copy carries no old versions.
+        Holds the lock for as long as linking takes. Where it fails, `directory` may hold a part: remove it.
         """
-        async with self._lock:
-            self._check_complete()
-            with _translated():
-                await asyncio.to_thread(shutil.copytree, self._directory, directory, copy_function=_link)
+        async with self._complete():
+            await asyncio.to_thread(shutil.copytree, self._directory, directory, copy_function=_link)
 
-    def _check_complete(self) -> None:
-        if self._before_merge is not None:
-            raise Unavailable("the last merge into the table failed half way: repeat it first", code="table_incomplete")
+    @asynccontextmanager
+    async def _complete(self) -> AsyncIterator[None]:
+        """Hold the lock over a table that is not half merged."""
+        async with self._lock:
+            if self._before_merge is not None:
+                raise Unavailable("the last merge into the table failed half way: repeat it", code="table_incomplete")
+            with _translated():
+                yield
+
+    async def _versions(self) -> _Versions:
+        return (await self._chunks.version(), await self._memos.version())
 
     async def _undo_half_merge(self) -> None:
-        if self._before_merge is None:
-            return
-        for table, version in zip((self._chunks, self._memos), self._before_merge, strict=True):
-            await table.checkout(version)
-            await table.restore()
-        self._before_merge = None
+        if self._before_merge is not None:
+            for table, version in zip(self._tables, self._before_merge, strict=True):
+                await table.checkout(version)
+                await table.restore()
+            self._before_merge = None
 
-    def _unpin(self, version: int) -> None:
-        self._pins[version] -= 1
-        if not self._pins[version]:
-            del self._pins[version]
-
-    def _keep(self, newest: int) -> timedelta:
-        return _KEEP_ALL if any(version != newest for version in self._pins) else _KEEP_LATEST
-
-    async def _maintain_chunks(self) -> None:
-        stats = await self._chunks.stats()
-        if await self._is_compaction_due(stats):
-            await self._chunks.optimize(cleanup_older_than=_KEEP_ALL)
-            await self._rebuild_vector_index_if_split()
-            return
-        newest = await self._chunks.version()
-        is_compact = stats["fragment_stats"]["num_fragments"] <= 1 and _deleted_share(stats) == 0
-        if is_compact and self._keep(newest) == _KEEP_LATEST:
-            # Compaction has nothing to do here, so this only removes old versions and the files they alone hold.
-            await self._chunks.optimize(cleanup_older_than=_KEEP_LATEST, delete_unverified=True)
-
-    async def _is_compaction_due(self, stats: Any) -> bool:
-        if stats["fragment_stats"]["num_fragments"] > MAX_FRAGMENTS or _deleted_share(stats) > MAX_DELETED_SHARE:
-            return True
-        index = await self._chunks.index_stats(_VECTOR_INDEX)
-        if index is None:
-            return False
-        return bool(index.num_unindexed_rows > max(MIN_UNINDEXED_ROWS, MAX_UNINDEXED_SHARE * stats["num_rows"]))
-
-    async def _rebuild_vector_index_if_split(self) -> None:
-        index = await self._chunks.index_stats(_VECTOR_INDEX)
-        if index is not None and (index.num_indices or 0) > MAX_DELTA_INDEXES:
-            await self._build_vector_index()
+    def _unpin(self, versions: _Versions) -> None:
+        self._pins[versions] -= 1
+        if not self._pins[versions]:
+            del self._pins[versions]
 
     async def _build_vector_index(self) -> None:
         rows = await self._chunks.count_rows()
         if rows:
-            partitions = max(1, rows // _ROWS_PER_PARTITION)
-            config = IvfSq(distance_type="cosine", num_partitions=partitions)
-            await self._chunks.create_index("vector", config=config, replace=True, name=_VECTOR_INDEX)
+            config = IvfSq(distance_type="cosine", num_partitions=max(1, rows // _ROWS_PER_PARTITION))
+            # LanceDB takes IvfSq here; its annotation leaves it out.
+            await self._chunks.create_index("vector", config=config, replace=True, name=_VECTOR_INDEX)  # type: ignore[arg-type]
 
 
 async def _connect(directory: Path) -> lancedb.AsyncConnection:
@@ -301,9 +261,13 @@ async def _connect(directory: Path) -> lancedb.AsyncConnection:
     return await lancedb.connect_async(directory, session=session)
 
 
-def _term_index() -> FTS:
-    """Return the index that takes the analyser's terms as they are: all that LanceDB would do to words is off."""
-    return FTS(
+async def _open_tables(connection: lancedb.AsyncConnection) -> _Tables:
+    return (await connection.open_table(CHUNKS), await connection.open_table(MEMOS))
+
+
+async def _build_lookup_indexes(chunks: lancedb.AsyncTable) -> None:
+    """Index ids and terms; all that LanceDB would do to words is off, since the analyser has made them terms."""
+    terms = FTS(
         base_tokenizer="whitespace",
         with_position=False,
         lower_case=False,
@@ -312,6 +276,9 @@ def _term_index() -> FTS:
         ascii_folding=False,
         max_token_length=None,
     )
+    await chunks.create_index("id", config=BTree(), replace=True)
+    await chunks.create_index("doc_id", config=BTree(), replace=True)
+    await chunks.create_index("terms", config=terms, replace=True)
 
 
 async def _rows(query: Any, where: str | None) -> pa.Table:
@@ -319,9 +286,28 @@ async def _rows(query: Any, where: str | None) -> pa.Table:
         return await (query if where is None else query.where(where)).to_arrow()
 
 
-async def _add(table: lancedb.AsyncTable, rows: pa.RecordBatch | None) -> None:
-    if rows is not None and rows.num_rows:
-        await table.add(rows)
+async def _replace(table: lancedb.AsyncTable, removed: Iterable[str], added: pa.RecordBatch | None) -> None:
+    for predicate in removed:
+        await table.delete(predicate)
+    if added is not None and added.num_rows:
+        await table.add(added)
+
+
+async def _maintain(table: lancedb.AsyncTable, *, keeps_old: bool) -> None:
+    stats: Any = await table.stats()  # a dict, whatever its annotation says
+    if await _is_compaction_due(table, stats):
+        await table.optimize(cleanup_older_than=_KEEP_ALL)
+    elif not keeps_old and stats["fragment_stats"]["num_fragments"] <= 1 and _deleted_share(stats) == 0:
+        # There is nothing to compact, so this only removes old versions with the files that they alone hold.
+        await table.optimize(cleanup_older_than=_KEEP_LATEST, delete_unverified=True)
+
+
+async def _is_compaction_due(table: lancedb.AsyncTable, stats: Any) -> bool:
+    if stats["fragment_stats"]["num_fragments"] > MAX_FRAGMENTS or _deleted_share(stats) > MAX_DELETED_SHARE:
+        return True
+    vectors = await table.index_stats(_VECTOR_INDEX)
+    bound = max(MIN_UNINDEXED_ROWS, MAX_UNINDEXED_SHARE * stats["num_rows"])
+    return vectors is not None and vectors.num_unindexed_rows > bound
 
 
 def _id_predicates(doc_ids: Collection[str]) -> Iterator[str]:
@@ -360,21 +346,8 @@ def _translated() -> Iterator[None]:
         yield
     except (RuntimeError, ValueError, OSError) as error:
         text = str(error)
-        if "No space left" in text or "os error 28" in text or "Disk quota exceeded" in text:
-            raise Unavailable(
-                "no space is left for the table: free some or raise spec.storage", code="disk_full"
-            ) from error
-        if any(sign in text for sign in _BROKEN_SIGNS):
+        if _DISK_FULL.search(text):
+            raise Unavailable("no space is left for the table: free some or enlarge it", code="disk_full") from error
+        if _BROKEN_FILES.search(text):
             raise CorruptData(f"files of the table are missing or broken: {text[:256]}; restore a snapshot") from error
         raise
-
-
-_BROKEN_SIGNS = (
-    "Not found",
-    "not found",
-    "No such file",
-    "corrupt",
-    "LanceError(IO)",
-    "invalid data",
-    "file size is too small",
-)
