@@ -25,20 +25,16 @@ _JOINERS: Final = frozenset("-_./:@#+")
 _TOKEN_SHAPE = re.compile("w+(?:j+w+)*|u+")
 _WORD_SHAPE = re.compile("w+")
 
-STOP_WORDS: Final = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    a about after again all also am an and any are as at be because been before being between both but by can cannot
-    could did do does doing done during each either else ever every few find for from further get give given had has
-    have having he her here hers him his how i if in into is it its itself just let like make many may me might mine
-    more most much must my need no nor not now of off on once one only or other our ours out over own please same shall
-    she should show so some such tell than that the their theirs them then there these they this those through to too
-    under until up us use used using very via vs was we were what when where which while who whom whose why will with
-    within without would yes you your yours
-    """,
-    )
-)
+STOP_WORDS: Final = frozenset(re.findall(r"\w+", """
+    a about after again all also am an and any are aren as at be because been before being between both but by can
+    cannot could couldn did didn do does doesn doing don done during each either else ever every few find for from
+    further get give given had hadn has hasn have haven having he her here hers him his how i if in into is isn it its
+    itself just let like ll make many may me might mine more most much must my need no nor not now of off on once one
+    only or other our ours out over own please re same shall she should shouldn show so some such tell than that the
+    their theirs them then there these they this those through to too under until up us use used using ve very via vs
+    was wasn we were weren what when where which while who whom whose why will with within without won would wouldn yes
+    you your yours
+"""))  # fmt: skip
 
 
 class Keyword(msgspec.Struct, frozen=True):

@@ -1,25 +1,26 @@
 """Blocks of segments: nothing lost, nothing judged twice, line numbers right."""
 
 import io
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from groundplane_router.grep.blocks import cut_long_lines, read_blocks
+from groundplane_router.grep.blocks import Block, cut_long_lines, read_blocks
 
-FILES = st.lists(st.sampled_from([b"a", b"bc", b" ", b"\n", b"\n\n", "ü".encode(), b"xxxxxxxx", b"\xff"]), max_size=80).map(
-    b"".join
-)
+FILES = st.lists(
+    st.sampled_from([b"a", b"bc", b" ", b"\n", b"\n\n", "ü".encode(), b"xxxxxxxx", b"\xff"]), max_size=80
+).map(b"".join)
 SIZES = st.integers(1, 40)
 
 
-def blocks_of(content, block_bytes, max_line_bytes):
+def blocks_of(content: bytes, block_bytes: int, max_line_bytes: int) -> list[Block]:
     source = io.BytesIO(content)
     return list(read_blocks(lambda: source.read(block_bytes), block_bytes, max_line_bytes))
 
 
-def judged_segments(blocks):
+def judged_segments(blocks: list[Block]) -> list[tuple[int, int, bytes]]:
     return [
         (block.first_segment + ordinal, block.line(ordinal), block.text.split(b"\n")[ordinal])
         for block in blocks
@@ -55,7 +56,7 @@ def test_a_judged_segment_has_its_neighbours_in_the_block(content, block_bytes, 
 def test_no_segment_is_longer_than_the_limit(content, max_line_bytes):
     """A file without line breaks must not become one line in which everything stands together."""
     bounds = [0, *cut_long_lines(content, max_line_bytes), len(content)]
-    pieces = [content[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    pieces = [content[start:end] for start, end in pairwise(bounds)]
 
     assert all(len(line) <= max_line_bytes for piece in pieces for line in piece.split(b"\n"))
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from groundplane_router.grep.keywords import MAX_KEYWORD_CHARS, MAX_KEYWORDS, parse_keywords
 
 
-def texts(question):
+def texts(question: str) -> list[str]:
     return [keyword.text for keyword in parse_keywords(question).items]
 
 
-def identifiers(question):
+def identifiers(question: str) -> list[str]:
     return [keyword.text for keyword in parse_keywords(question).items if keyword.is_identifier]
 
 
