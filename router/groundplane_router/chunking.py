@@ -17,6 +17,7 @@ from semantic_text_splitter import MarkdownSplitter, TextSplitter
 from groundplane.errors import InvalidInput
 
 TokenCounter = Callable[[str], int]
+Range = tuple[int, int]
 
 CHARS_PER_TOKEN: Final = 16
 """At least one token for so many characters, whatever the counter says: bounds the characters of a chunk."""
@@ -28,6 +29,13 @@ HEADING_CHARS: Final = 200
 """A longer line is no heading: its path would be repeated in every chunk below it."""
 
 PATH_SEPARATOR: Final = " > "
+
+PIECE_CHARS: Final = 32 * 1024
+"""Longer documents are split piece by piece, without overlap between pieces: the splitter holds the interpreter lock, and
+its Markdown parser takes quadratic time for some texts."""
+
+_NESTED_DEEPLY: Final = re.compile(r"^[ \t]*(?:(?:>|[-*+]|\d{1,9}[.)])[ \t]*){16}", re.MULTILINE)
+"""Such lines cost the parser seconds; they are split as plain text."""
 
 _HEADING: Final = re.compile(r"^ {0,3}(#{1,6})[ \t]+(\S.*?)[ \t]*#*[ \t]*$")
 _FENCE: Final = re.compile(r"^ {0,3}(```|~~~)")
@@ -64,8 +72,7 @@ def chunk(text: str, counter: TokenCounter, limits: ChunkLimits | None = None) -
     if not text:
         return []
     outline = Outline(text)
-    sizer = _Sizer(counter)
-    ranges = [(0, len(text))] if sizer(text) <= limits.tokens else _split(text, sizer, limits, outline)
+    ranges = _Splitter(text, outline, _Sizer(counter, limit=limits.tokens), limits).ranges()
     return [
         Chunk(start=start, end=end, heading=outline.path_at(start, end), text=text[start:end]) for start, end in ranges
     ]
@@ -111,6 +118,11 @@ class Outline:
             position = min(self._ends[index], end)
         return position > start and not self._text[position:end].strip()
 
+    def last_start_between(self, low: int, high: int) -> int | None:
+        """Return where the last heading begins that begins in (low, high], None without one."""
+        last = bisect_right(self._starts, high) - 1
+        return self._starts[last] if last >= 0 and self._starts[last] > low else None
+
     def _add(self, start: int, end: int, *, level: int, title: str) -> None:
         above = self._paths[-1] if self._paths else ()
         self._starts.append(start)
@@ -119,13 +131,16 @@ class Outline:
 
 
 class _Sizer:
-    """A counter that remembers the texts of one document and never counts a long text for nothing."""
+    """A counter that remembers the texts of one document, and does not count what is too long for a chunk anyway."""
 
-    def __init__(self, counter: TokenCounter) -> None:
+    def __init__(self, counter: TokenCounter, *, limit: int) -> None:
         self._counter = counter
+        self._max_chars = limit * CHARS_PER_TOKEN
         self._known: dict[str, int] = {}
 
     def __call__(self, text: str) -> int:
+        if len(text) > self._max_chars:
+            return -(-len(text) // CHARS_PER_TOKEN)  # too large whatever the counter says
         size = self._known.get(text)
         if size is None:
             size = max(self._counter(text), -(-len(text) // CHARS_PER_TOKEN))
@@ -133,43 +148,78 @@ class _Sizer:
         return size
 
 
-def _split(text: str, sizer: _Sizer, limits: ChunkLimits, outline: Outline) -> list[tuple[int, int]]:
-    """Return the ranges of the chunks; a second pass leaves room for headings where the first left one alone."""
-    splitter = MarkdownSplitter if outline.is_markdown else TextSplitter
+class _Splitter:
+    """Finds the ranges of one document's chunks."""
 
-    def ranges(tokens: int) -> list[tuple[int, int]]:
-        overlap = min(limits.overlap_tokens, tokens - 1)
-        made = splitter.from_callback(sizer, tokens, overlap=overlap, trim=False).chunk_indices(text)
-        return _without_contained([(start, start + len(part)) for start, part in made])
+    def __init__(self, text: str, outline: Outline, sizer: _Sizer, limits: ChunkLimits) -> None:
+        self._text = text
+        self._outline = outline
+        self._sizer = sizer
+        self._limits = limits
 
-    first = ranges(limits.tokens)
-    lone = [sizer(text[start:end]) for start, end in first if outline.is_heading_only(start, end)]
-    fitting = [size for size in lone if size <= min(HEADING_TOKENS, limits.tokens // 2)]
-    if not fitting:
-        return first
-    return _merge_headings(text, ranges(limits.tokens - max(fitting)), sizer, limits, outline)
+    def ranges(self) -> list[Range]:
+        """Return the ranges in order, without a gap."""
+        if self._sizer(self._text) <= self._limits.tokens:
+            return [(0, len(self._text))]
+        found: list[Range] = []
+        start = 0
+        while start < len(self._text):
+            end = self._piece_end(start)
+            found += self._split_piece(start, end)
+            start = end
+        return self._merge_headings(found)
+
+    def _piece_end(self, start: int) -> int:
+        """Return where to end a piece of at most `PIECE_CHARS`: before a heading, else a paragraph, line or word."""
+        end = start + PIECE_CHARS
+        if end >= len(self._text):
+            return len(self._text)
+        middle = start + PIECE_CHARS // 2
+        heading = self._outline.last_start_between(middle, end)
+        if heading is not None:
+            return heading
+        for border in ("\n\n", "\n", " "):
+            found = self._text.rfind(border, middle, end)
+            if found >= 0:
+                return found + len(border)
+        return end
+
+    def _split_piece(self, start: int, end: int) -> list[Range]:
+        """Return the ranges of one piece; a second pass leaves room for headings where the first left one alone."""
+        first = self._split(start, end, tokens=self._limits.tokens)
+        lone = [self._sizer(self._text[low:high]) for low, high in first if self._outline.is_heading_only(low, high)]
+        fitting = [size for size in lone if size <= min(HEADING_TOKENS, self._limits.tokens // 2)]
+        return self._split(start, end, tokens=self._limits.tokens - max(fitting)) if fitting else first
+
+    def _split(self, start: int, end: int, *, tokens: int) -> list[Range]:
+        piece = self._text[start:end]
+        is_markdown = self._outline.is_markdown and _NESTED_DEEPLY.search(piece) is None
+        splitter = MarkdownSplitter if is_markdown else TextSplitter
+        overlap = min(self._limits.overlap_tokens, tokens - 1)
+        parts = splitter.from_callback(self._sizer, tokens, overlap=overlap, trim=False).chunk_indices(piece)
+        return _without_contained([(start + offset, start + offset + len(part)) for offset, part in parts])
+
+    def _merge_headings(self, ranges: Sequence[Range]) -> list[Range]:
+        merged: list[Range] = []
+        for start, end in ranges:
+            if merged and self._outline.is_heading_only(*merged[-1]) and self._fits(merged[-1][0], end):
+                start = merged.pop()[0]
+            merged.append((start, end))
+        return merged
+
+    def _fits(self, start: int, end: int) -> bool:
+        return self._sizer(self._text[start:end]) <= self._limits.tokens
 
 
-def _without_contained(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _without_contained(ranges: Sequence[Range]) -> list[Range]:
     """Return `ranges` (ordered) without those that lie inside a neighbour, which overlap makes of short parts."""
-    kept: list[tuple[int, int]] = []
+    kept: list[Range] = []
     for start, end in ranges:
         while kept and start <= kept[-1][0] and end >= kept[-1][1]:
             kept.pop()
         if not kept or end > kept[-1][1]:
             kept.append((start, end))
     return kept
-
-
-def _merge_headings(
-    text: str, ranges: Sequence[tuple[int, int]], sizer: _Sizer, limits: ChunkLimits, outline: Outline
-) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in ranges:
-        if merged and outline.is_heading_only(*merged[-1]) and sizer(text[merged[-1][0] : end]) <= limits.tokens:
-            start = merged.pop()[0]
-        merged.append((start, end))
-    return merged
 
 
 def _check_unicode(text: str) -> None:
