@@ -16,8 +16,8 @@ Whoever fetches rows by the SQL checks them once more with the function: that is
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from groundplane.wire.filters import DOCUMENT_KEYS, And, Eq, Filter, Gt, Gte, In
 Leaf = Eq | In | Gt | Gte | Lt | Lte | Prefix
 Comparison = Gt | Gte | Lt | Lte
 
+_NAMES_PER_STATEMENT = 500
 _COMPARE: Mapping[type[Comparison], Callable[[Any, Any], bool]] = {
     Gt: operator.gt,
     Gte: operator.ge,
@@ -52,6 +53,7 @@ class Sql(msgspec.Struct, frozen=True):
 
 
 Predicate = Callable[[DocumentFields], bool]
+_Item = TypeVar("_Item")
 _Test = Callable[[object], bool]
 
 
@@ -82,6 +84,20 @@ def to_sql(tree: Filter) -> Sql:
 def sql_string(value: str) -> str:
     """Return `value` as an SQL literal. Only the quote is special to LanceDB, a backslash is not."""
     return "'" + value.replace("'", "''") + "'"
+
+
+def documents_sql(doc_ids: Collection[str]) -> Iterator[str]:
+    """Yield predicates, each of bounded length, that together are true for exactly the chunks of these documents."""
+    for part in _parts(sorted(set(doc_ids))):
+        yield _in_list("doc_id", map(sql_string, part))
+
+
+def memos_sql(memos: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Yield predicates, each of bounded length, that together are true for exactly the memos (name, fingerprint)."""
+    for part in _parts(sorted(set(memos))):
+        yield " OR ".join(
+            f"(name = {sql_string(name)} AND fingerprint = {sql_string(fingerprint)})" for name, fingerprint in part
+        )
 
 
 def _on_key(key: str, test: _Test) -> Predicate:
@@ -230,3 +246,8 @@ def _in_list(expression: str, literals: Iterable[str]) -> str:
 def _json_text(value: str) -> str:
     """Return `value` in the escaping in which LanceDB shows JSON strings: quote, backslash and characters below 32 only."""
     return msgspec.json.encode(value).decode()
+
+
+def _parts(values: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(values), _NAMES_PER_STATEMENT):
+        yield values[start : start + _NAMES_PER_STATEMENT]

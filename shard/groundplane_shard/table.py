@@ -19,11 +19,10 @@ LanceDB creates files and directories by the umask alone. Never fork after the i
 
 import asyncio
 import os
-import re
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ import pyarrow as pa
 from lancedb.index import FTS, BTree, IvfSq
 
 from groundplane.errors import CorruptData, Unavailable
-from groundplane_shard.predicate import sql_string
+from groundplane_shard.predicate import documents_sql, memos_sql
 from groundplane_shard.schema import (
     CHUNK_COLUMNS,
     DISTANCE_COLUMN,
@@ -44,6 +43,7 @@ from groundplane_shard.schema import (
     chunk_schema,
     vector_dimension,
 )
+from groundplane_shard.table_errors import translated
 
 CHUNKS = "chunks"
 MEMOS = "memos"
@@ -55,17 +55,12 @@ MIN_UNINDEXED_ROWS = 5_000
 
 _INDEX_CACHE_BYTES = 128 * 1024 * 1024
 _METADATA_CACHE_BYTES = 64 * 1024 * 1024
-_IDS_PER_STATEMENT = 2_000
 _ROWS_PER_PARTITION = 1_000
+_COMPACTION_ROUNDS = 5
 _PROBED_PARTITIONS = 20
 _VECTOR_INDEX = "vector_idx"
 _KEEP_ALL = timedelta(days=36_500)
 _KEEP_LATEST = timedelta(milliseconds=1)  # zero makes LanceDB warn
-
-_DISK_FULL = re.compile(r"os error (28|122)\b|No space left|Disk quota exceeded")
-_BROKEN_FILES = re.compile(
-    r"^lance error: (Not found|LanceError\((IO|Index|Schema)\)|Encountered corrupt)|was not found$|invalid magic|panicked"
-)
 
 Vector = npt.NDArray[np.float32]
 _Versions = tuple[int, int]
@@ -104,12 +99,12 @@ class Pin:
 
     async def rows_of(self, doc_ids: Collection[str], columns: Sequence[str]) -> pa.Table:
         """Return `columns` of every chunk of these documents, in no order; unknown ids are no error."""
-        parts = [await _rows(self._chunks.query().select(list(columns)), where) for where in _id_predicates(doc_ids)]
+        parts = [await _rows(self._chunks.query().select(list(columns)), where) for where in documents_sql(doc_ids)]
         return pa.concat_tables(parts) if parts else await _rows(self._chunks.query().select(list(columns)), "false")
 
     async def scan(self, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """Yield `columns` of every chunk, in no order, in batches of at most some thousand rows."""
-        with _translated():
+        with translated():
             async for batch in await self._chunks.query().select(list(columns)).to_batches(max_batch_length=4_096):
                 yield batch
 
@@ -136,11 +131,12 @@ class Table:
         self._lock = asyncio.Lock()
         self._pins: Counter[_Versions] = Counter()
         self._before_merge: _Versions | None = None
+        self._settled: _Versions = (0, 0)
 
     @classmethod
     async def create(cls, directory: Path, dimension: int) -> "Table":
         """Return a new, empty table in `directory`, which must be empty or absent."""
-        with _translated():
+        with translated():
             connection = await _connect(directory)
             chunks = await connection.create_table(CHUNKS, schema=chunk_schema(dimension))
             await connection.create_table(MEMOS, schema=MEMO_SCHEMA)
@@ -153,7 +149,7 @@ class Table:
 
         The files must have passed their checksums: LanceDB trusts what it reads, and a flipped bit can end the process.
         """
-        with _translated():
+        with translated():
             connection = await _connect(directory)
             found = set((await connection.list_tables()).tables)
             if not {CHUNKS, MEMOS} <= found:
@@ -176,11 +172,11 @@ class Table:
         it was before, at the latest when the next one begins, so it may be repeated as it is.
         """
         async with self._lock:
-            with _translated():
+            with translated():
                 await self._undo_half_merge()
                 self._before_merge = await self._versions()
-                await _replace(self._chunks, _id_predicates(superseded), chunks)
-                await _replace(self._memos, _memo_predicates(deleted_memos), memos)
+                await _replace(self._chunks, documents_sql(superseded), chunks)
+                await _replace(self._memos, memos_sql(deleted_memos), memos)
                 self._before_merge = None
 
     async def pin(self) -> Pin:
@@ -202,18 +198,14 @@ class Table:
         """
         async with self._complete():
             before = await self._versions()
-            for position, table in enumerate(self._tables):
-                keeps_old = any(pinned[position] != before[position] for pinned in self._pins)
-                await _maintain(table, keeps_old=keeps_old)
-            vectors = await self._chunks.index_stats(_VECTOR_INDEX)
-            if vectors is not None and (vectors.num_indices or 0) > MAX_DELTA_INDEXES:
-                await self._build_vector_index()
+            settled = [await self._maintain(position, before[position]) for position in range(len(self._tables))]
+            self._settled = (settled[0], settled[1])
             return await self._versions() != before
 
     async def build_search_indexes(self) -> None:
         """Build the indexes of both legs (IVF_SQ by cosine, full text) and those by id anew over all rows."""
         async with self._complete():
-            await self._build_vector_index()
+            await _build_vector_index(self._chunks)
             await _build_lookup_indexes(self._chunks)
 
     async def copy_to(self, directory: Path) -> None:
@@ -230,7 +222,7 @@ class Table:
         async with self._lock:
             if self._before_merge is not None:
                 raise Unavailable("the last merge into the table failed half way: repeat it", code="table_incomplete")
-            with _translated():
+            with translated():
                 yield
 
     async def _versions(self) -> _Versions:
@@ -248,12 +240,15 @@ class Table:
         if not self._pins[versions]:
             del self._pins[versions]
 
-    async def _build_vector_index(self) -> None:
-        rows = await self._chunks.count_rows()
-        if rows:
-            config = IvfSq(distance_type="cosine", num_partitions=max(1, rows // _ROWS_PER_PARTITION))
-            # LanceDB takes IvfSq here; its annotation leaves it out.
-            await self._chunks.create_index("vector", config=config, replace=True, name=_VECTOR_INDEX)  # type: ignore[arg-type]
+    async def _maintain(self, position: int, version: int) -> int:
+        """Maintain one table and return the version at which compaction had nothing left to do; 0 for none."""
+        table = self._tables[position]
+        if version == self._settled[position]:
+            # Only here does LanceDB's one call for all maintenance merely remove versions and the files they alone hold.
+            if all(pinned[position] == version for pinned in self._pins):
+                await table.optimize(cleanup_older_than=_KEEP_LATEST, delete_unverified=True)
+            return version
+        return await _compact(table) if await _is_compaction_due(table) else 0
 
 
 async def _connect(directory: Path) -> lancedb.AsyncConnection:
@@ -282,7 +277,7 @@ async def _build_lookup_indexes(chunks: lancedb.AsyncTable) -> None:
 
 
 async def _rows(query: Any, where: str | None) -> pa.Table:
-    with _translated():
+    with translated():
         return await (query if where is None else query.where(where)).to_arrow()
 
 
@@ -293,16 +288,8 @@ async def _replace(table: lancedb.AsyncTable, removed: Iterable[str], added: pa.
         await table.add(added)
 
 
-async def _maintain(table: lancedb.AsyncTable, *, keeps_old: bool) -> None:
+async def _is_compaction_due(table: lancedb.AsyncTable) -> bool:
     stats: Any = await table.stats()  # a dict, whatever its annotation says
-    if await _is_compaction_due(table, stats):
-        await table.optimize(cleanup_older_than=_KEEP_ALL)
-    elif not keeps_old and stats["fragment_stats"]["num_fragments"] <= 1 and _deleted_share(stats) == 0:
-        # There is nothing to compact, so this only removes old versions with the files that they alone hold.
-        await table.optimize(cleanup_older_than=_KEEP_LATEST, delete_unverified=True)
-
-
-async def _is_compaction_due(table: lancedb.AsyncTable, stats: Any) -> bool:
     if stats["fragment_stats"]["num_fragments"] > MAX_FRAGMENTS or _deleted_share(stats) > MAX_DELETED_SHARE:
         return True
     vectors = await table.index_stats(_VECTOR_INDEX)
@@ -310,19 +297,30 @@ async def _is_compaction_due(table: lancedb.AsyncTable, stats: Any) -> bool:
     return vectors is not None and vectors.num_unindexed_rows > bound
 
 
-def _id_predicates(doc_ids: Collection[str]) -> Iterator[str]:
-    for part in _parts(sorted(set(doc_ids))):
-        yield f"doc_id IN ({', '.join(map(sql_string, part))})"
+async def _compact(table: lancedb.AsyncTable) -> int:
+    """Compact and index until nothing is left to do; return that version, or 0 if it takes too many rounds.
+
+    One round merges only fragments that the same index covers, and then indexes new rows; so the next may merge more.
+    """
+    before = await table.version()
+    for _ in range(_COMPACTION_ROUNDS):
+        await table.optimize(cleanup_older_than=_KEEP_ALL)
+        vectors = await table.index_stats(_VECTOR_INDEX)
+        if vectors is not None and (vectors.num_indices or 0) > MAX_DELTA_INDEXES:
+            await _build_vector_index(table)
+        after = await table.version()
+        if after == before:
+            return after
+        before = after
+    return 0
 
 
-def _memo_predicates(memos: Collection[tuple[str, str]]) -> Iterator[str]:
-    for part in _parts(sorted(set(memos))):
-        pairs = (f"(name = {sql_string(name)} AND fingerprint = {sql_string(mark)})" for name, mark in part)
-        yield " OR ".join(pairs)
-
-
-def _parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (values[start : start + _IDS_PER_STATEMENT] for start in range(0, len(values), _IDS_PER_STATEMENT))
+async def _build_vector_index(chunks: lancedb.AsyncTable) -> None:
+    rows = await chunks.count_rows()
+    if rows:
+        config = IvfSq(distance_type="cosine", num_partitions=max(1, rows // _ROWS_PER_PARTITION))
+        # LanceDB takes IvfSq here; its annotation leaves it out.
+        await chunks.create_index("vector", config=config, replace=True, name=_VECTOR_INDEX)  # type: ignore[arg-type]
 
 
 def _deleted_share(stats: Any) -> float:
@@ -337,17 +335,3 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
     else:
         os.link(source, target)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turn what LanceDB and the file system raise for a full disk or broken files into Unavailable or CorruptData."""
-    try:
-        yield
-    except (RuntimeError, ValueError, OSError) as error:
-        text = str(error)
-        if _DISK_FULL.search(text):
-            raise Unavailable("no space is left for the table: free some or enlarge it", code="disk_full") from error
-        if _BROKEN_FILES.search(text):
-            raise CorruptData(f"files of the table are missing or broken: {text[:256]}; restore a snapshot") from error
-        raise
