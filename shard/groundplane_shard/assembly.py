@@ -1,0 +1,58 @@
+"""The object graph of the shard, built once."""
+
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from groundplane.analysis import Analyser
+from groundplane.process.clock import Clock
+from groundplane.process.logs import Log
+from groundplane.process.metrics import MetricsEndpoint, new_registry
+from groundplane.tokens import VerifyingKeys, capability_audience
+from groundplane.wire.names import CorpusKey, parse_incarnation
+from groundplane_shard.access import Access
+from groundplane_shard.app import ShardApi, build_app
+from groundplane_shard.committer import WriteLimits
+from groundplane_shard.corpus import CorpusSettings
+from groundplane_shard.local_state import LocalState
+from groundplane_shard.log import Identity, Layout, Replica
+from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.problems import ShardProblemHandler
+from groundplane_shard.service import Shard
+from groundplane_shard.serving import ServingParts
+from groundplane_shard.settings import MIB, ShardSettings
+from groundplane_shard.snapshots import SnapshotPolicy
+from groundplane_shard.stores import LocalStore
+
+
+def assemble(settings: ShardSettings, keys: VerifyingKeys, clock: Clock, *, writer_id: str) -> Starlette:
+    """Return the application of one shard."""
+    layout = Layout(CorpusKey(settings.corpus_key), settings.incarnation)
+    store = LocalStore(Path(settings.store_directory))
+    work_directory = Path(settings.work_directory)
+    state = LocalState(store, layout, work_directory, CorpusSettings(exact_bytes=settings.exact_mib * MIB))
+    replica = Replica(
+        Identity(layout=layout, owner=settings.incarnation, writer_id=writer_id), keep_snapshots=settings.snapshots_keep
+    )
+    registry = new_registry()
+    parts = ServingParts(
+        layout=layout,
+        analyser=Analyser(settings.language),
+        clock=clock,
+        metrics=ShardMetrics(registry),
+        write_limits=WriteLimits(settings.max_queued_writes, settings.memtable_mib * MIB),
+        snapshot_policy=SnapshotPolicy(
+            records=settings.snapshot_records,
+            log_bytes=settings.snapshot_mib * MIB,
+            seconds=settings.snapshot_seconds,
+            flush_bytes=settings.flush_mib * MIB,
+        ),
+        max_searches=settings.max_searches,
+        key_ids=keys.ids,
+    )
+    shard = Shard(parts, replica, store, state, work_directory)
+    audience = capability_audience(CorpusKey(settings.corpus_key), parse_incarnation(settings.incarnation))
+    access = Access(keys, audience, clock)
+    return build_app(
+        ShardApi(shard, access, parts.metrics), shard, MetricsEndpoint(registry), ShardProblemHandler(Log("shard"))
+    )

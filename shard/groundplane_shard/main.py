@@ -1,0 +1,53 @@
+"""Entry point of the shard: settings → object graph → serving.
+
+LanceDB's thread counts and glibc's arenas are read when the libraries are loaded, so they are set here, before any
+module that imports them; that is why the imports of the object graph stand inside `start`.
+"""
+
+import os
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from groundplane.process.clock import SystemClock
+from groundplane.process.logs import Log, configure_logs
+from groundplane.process.server import run_program, serve
+from groundplane.process.settings import read_settings
+from groundplane.tokens import VerifyingKeys
+from groundplane.wire.names import parse_incarnation
+from groundplane_shard.settings import ShardSettings
+
+_THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+_SWITCH_SECONDS = 0.001
+
+
+def main() -> None:
+    """Run a shard until SIGTERM."""
+    run_program(start)
+
+
+def start(environment: Mapping[str, str]) -> None:
+    """Serve the corpus that `environment` names. Raises InvalidInput for faulty settings."""
+    settings = read_settings(ShardSettings, environment)
+    parse_incarnation(settings.incarnation)
+    keys = VerifyingKeys.load(Path(settings.keys_directory))
+    configure_logs(settings.log_level)
+    limit_threads()
+    from groundplane_shard.assembly import assemble
+
+    app = assemble(settings, keys, SystemClock(), writer_id=str(uuid.uuid4()))
+    Log("shard").info("starting", corpus_key=settings.corpus_key, incarnation=settings.incarnation, port=settings.port)
+    serve(app, host=settings.host, port=settings.port, max_connections=settings.max_connections)
+
+
+def limit_threads() -> None:
+    """Bound the threads of numpy and LanceDB by the CPUs this process may use, before they are loaded."""
+    cpus = str(len(os.sched_getaffinity(0)))
+    for name, value in {**_THREADS, "LANCE_CPU_THREADS": cpus, "LANCE_IO_THREADS": "4"}.items():
+        os.environ.setdefault(name, value)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+
+
+if __name__ == "__main__":
+    main()
