@@ -167,7 +167,7 @@ class _Splitter:
             end = self._piece_end(start)
             found += self._split_piece(start, end)
             start = end
-        return self._merge_headings(found)
+        return self._merge_empty(found)
 
     def _piece_end(self, start: int) -> int:
         """Return where to end a piece of at most `PIECE_CHARS`: before a heading, else a paragraph, line or word."""
@@ -199,16 +199,23 @@ class _Splitter:
         parts = splitter.from_callback(self._sizer, tokens, overlap=overlap, trim=False).chunk_indices(piece)
         return _without_contained([(start + offset, start + offset + len(part)) for offset, part in parts])
 
-    def _merge_headings(self, ranges: Sequence[Range]) -> list[Range]:
+    def _merge_empty(self, ranges: Sequence[Range]) -> list[Range]:
+        """Return `ranges` with every lone heading joined to what follows and blanks to either side, where that fits."""
         merged: list[Range] = []
         for start, end in ranges:
-            if merged and self._outline.is_heading_only(*merged[-1]) and self._fits(merged[-1][0], end):
-                start = merged.pop()[0]
+            if merged and (self._says_nothing(*merged[-1]) or self._is_blank(start, end)):
+                before = merged[-1][0]
+                if self._sizer(self._text[before:end]) <= self._limits.tokens:
+                    merged.pop()
+                    start = before
             merged.append((start, end))
         return merged
 
-    def _fits(self, start: int, end: int) -> bool:
-        return self._sizer(self._text[start:end]) <= self._limits.tokens
+    def _says_nothing(self, start: int, end: int) -> bool:
+        return self._is_blank(start, end) or self._outline.is_heading_only(start, end)
+
+    def _is_blank(self, start: int, end: int) -> bool:
+        return not self._text[start:end].strip()
 
 
 def _without_contained(ranges: Sequence[Range]) -> list[Range]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class EmbeddingServer:
         return web.Response(body=gzip.compress(b" " * 50_000_000), headers={"Content-Encoding": "gzip"})
 
 
-TRANSPORT_FAULTS: dict[str, Callable[[EmbeddingServer, web.Request], Any]] = {
+TRANSPORT_FAULTS: dict[str, Callable[[EmbeddingServer, web.Request], Awaitable[web.StreamResponse]]] = {
     "slow": EmbeddingServer._slow,
     "endless": EmbeddingServer._endless,
     "broken_off": EmbeddingServer._broken_off,
@@ -171,7 +171,9 @@ BAD_BODIES: dict[str, Callable[[list[list[float]]], str]] = {
     "nan": lambda vectors: _json([[float("nan"), *vector[1:]] for vector in vectors]),
     "infinite": lambda vectors: _json([[float("inf"), *vector[1:]] for vector in vectors]),
     "overflow": lambda vectors: _json([[1e300, *vector[1:]] for vector in vectors]),
-    "nan_base64": lambda vectors: _json([base64.b64encode(np.full(4, np.nan, "<f4").tobytes()).decode()] * len(vectors)),
+    "nan_base64": lambda vectors: _json(
+        [base64.b64encode(np.full(4, np.nan, "<f4").tobytes()).decode()] * len(vectors)
+    ),
     "bad_base64": lambda vectors: _json(["%%%"] * len(vectors)),
     "odd_base64": lambda vectors: _json([base64.b64encode(b"12345").decode()] * len(vectors)),
     "zero": lambda vectors: _json([[0.0] * len(vector) for vector in vectors]),

@@ -4,7 +4,7 @@ Cutting comes before normalising: the other way round the cut vector is shorter 
 keep the cosines and hide that the model is not the one the index was made for.
 """
 
-from typing import Literal, NewType
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,11 @@ Vector = NDArray[np.float32]
 """One-dimensional float32, or rows of such."""
 
 FitRule = Literal["exact", "cut"]
-ZeroRows = NewType("ZeroRows", frozenset[int])
 
 UNAVAILABLE_CODE = "retrieval_unavailable"
 
 
-def fit_vectors(raw: Vector, *, dimension: int, rule: FitRule) -> tuple[Vector, ZeroRows]:
+def fit_vectors(raw: Vector, *, dimension: int, rule: FitRule) -> tuple[Vector, frozenset[int]]:
     """Return `raw` (n, native) as float32 (n, dimension) rows of length 1, and which rows were all zero and stay so.
 
     Raises Unavailable: `dimension_mismatch` for a length the rule does not allow, `embed_error` for NaN or infinity.
@@ -40,7 +39,7 @@ def fit_vectors(raw: Vector, *, dimension: int, rule: FitRule) -> tuple[Vector, 
     norms = np.linalg.norm(cut, axis=1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
         rows = np.where(norms > 0, cut / norms, 0.0).astype(np.float32)
-    return rows, ZeroRows(frozenset(np.flatnonzero(norms[:, 0] == 0).tolist()))
+    return rows, frozenset(np.flatnonzero(norms[:, 0] == 0).tolist())
 
 
 def embed_error(message: str, *, detail: str) -> Unavailable:

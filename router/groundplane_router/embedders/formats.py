@@ -41,8 +41,13 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         return self.query.replace(TEXT, text)
 
     def render_document(self, title: str, text: str) -> str:
-        """Return the text to embed for a chunk; a format without `{title}` leaves the title out."""
-        parts = [part.replace(TITLE, title or self.untitled) for part in self.document.split(TEXT)]
+        """Return the text to embed for a chunk; a format without `{title}` leaves the title out.
+
+        A line that holds only the title goes where there is none.
+        """
+        shown = title or self.untitled
+        template = self.document if shown else self.document.replace(f"{TITLE}\n", "")
+        parts = [part.replace(TITLE, shown) for part in template.split(TEXT)]
         return text.join(parts).strip()
 
     @property
