@@ -1,13 +1,14 @@
 """The judged demo corpus: three small handbooks, questions with judgments, and questions that they cannot answer.
 
-Everything was written for this project; companies, rules and doses are invented and no advice. Scopes are `platform`
-(the internal agent platform of a group of companies), `acme` (pumps and heat exchangers) and `globex` (veterinary
-clinics). The files of `corpora/` have the BEIR layout (`_id`, `title`, `text`, `metadata`), so `groundplane index`
-reads them as they are. `grep/` holds runbooks for the keyword tier: no tenant's words stand there.
+Everything was written for this project: companies, rules and doses are invented, and nothing here is advice. Scopes are
+`platform` (the internal agent platform of a group of companies), `acme` (pumps and heat exchangers) and `globex`
+(veterinary clinics). The files of `corpora/` have the BEIR layout (`_id`, `title`, `text`, `metadata`), so
+`groundplane index` reads them as they are. `grep/` holds runbooks for the keyword tier: no tenant's words stand there.
 
 Document ids begin with their scope; judgments name a document `<scope>/<id>` and grade it 1 (touches the question),
 2 (answers a part) or 3 (answers it). Where platform and tenant contradict each other, the tenant's own rule has the
-higher grade. What the collection is made to show, and what `kind` means, is said in `DemoQuestion`.
+higher grade. What the questions are made to show, by kind, is said in `DemoQuestion`; the constants are the questions of
+`make demo`. The document that one tenant has and the other must never get is `SECRET_DOCUMENT`, acme's lowest prices.
 """
 
 from collections.abc import Sequence
