@@ -63,6 +63,20 @@ def test_query_terms_are_distinct_and_capped():
     assert ANALYSER.query_terms("pump pumps valve " + "x1 x2 x3", 3) == ("pump", "valv", "x1")
 
 
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        pytest.param("Where do I use FM-2254?", ("use", "fm", "2254"), id="left-out"),
+        pytest.param("To be or not to be", ("to", "be", "or", "not"), id="kept-when-alone"),
+        pytest.param("the", ("the",), id="single"),
+        pytest.param("", (), id="empty"),
+    ],
+)
+def test_function_words_of_a_question_do_not_count_unless_it_has_nothing_else(question, expected):
+    """They would dilute a question's weight, and a chunk would match by "where" and "do"."""
+    assert ANALYSER.query_terms(question, 128) == expected
+
+
 def test_an_unknown_language_is_refused_by_name():
     """A typing error in a setting is found at start, not at the first document."""
     with pytest.raises(InvalidInput, match="klingon"):
