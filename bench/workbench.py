@@ -1,0 +1,74 @@
+"""Rows and raw tables that several measures share, made when first asked for, in a directory that goes away."""
+
+import shutil
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+
+from bench.corpus import Corpus, Query, Rows
+from bench.measure import Plan
+from bench.raw import RawTable
+
+SMALL, LARGE, QUERIES = 10_000, 100_000, 400
+
+
+class Workbench:
+    """What a measure works with. Leaving it closes the tables and removes the directory."""
+
+    def __init__(self, plan: Plan, seed: int = 20261201) -> None:
+        self.plan = plan
+        self.directory = Path(tempfile.mkdtemp(prefix="groundplane-bench-"))
+        self.corpus = Corpus(seed)
+        self._tables: dict[str, RawTable] = {}
+
+    def __enter__(self) -> "Workbench":
+        """Return this workbench."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close and remove everything."""
+        for table in self._tables.values():
+            table.close()
+        shutil.rmtree(self.directory)
+
+    @cached_property
+    def small(self) -> Rows:
+        """The platform corpus: 10,000 rows."""
+        return self.corpus.rows(SMALL, "small")
+
+    @cached_property
+    def large(self) -> Rows:
+        """The 100,000 rows that make a shard use its indexes."""
+        return self.corpus.rows(LARGE, "large")
+
+    @cached_property
+    def small_queries(self) -> list[Query]:
+        """Queries near rows of `small`."""
+        return self.corpus.queries(self.small, QUERIES)
+
+    @cached_property
+    def large_queries(self) -> list[Query]:
+        """Queries near rows of `large`."""
+        return self.corpus.queries(self.large, QUERIES)
+
+    def raw_small(self) -> RawTable:
+        """Return the baseline over `small`; only for reading."""
+        return self._table("small", self.small, is_indexed=True)
+
+    def raw_small_flat(self) -> RawTable:
+        """Return the same without a vector index."""
+        return self._table("small-flat", self.small, is_indexed=False)
+
+    def raw_large(self) -> RawTable:
+        """Return the baseline over `large`; only for reading."""
+        return self._table("large", self.large, is_indexed=True)
+
+    def raw_to_write(self, name: str) -> RawTable:
+        """Return a new baseline over `small` that may be written to."""
+        return self._table(f"write-{name}", self.small, is_indexed=True)
+
+    def _table(self, name: str, rows: Rows, *, is_indexed: bool) -> RawTable:
+        if name not in self._tables:
+            self._tables[name] = RawTable(self.directory / name, rows, is_indexed=is_indexed)
+        return self._tables[name]
