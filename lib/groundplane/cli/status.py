@@ -1,0 +1,92 @@
+"""`groundplane status` and `groundplane token`."""
+
+import sys
+import time
+
+import click
+
+from groundplane.cli.connection import Connection, connection_options, output_option
+from groundplane.cli.terminal import notes_console, print_json, print_table, warn
+from groundplane.client.errors import NotAuthorised, RetrievalUnavailable
+from groundplane.errors import Denied
+from groundplane.local.callers import find_corpus, find_subject, read_directory
+from groundplane.local.layout import DataDirectory
+from groundplane.tokens import SigningKey
+from groundplane.wire.public import CorpusAnswer, CorpusReport
+
+_COLUMNS = ("corpus", "state", "documents", "chunks", "sequence", "semantic", "detail")
+
+
+@click.command()
+@output_option
+@connection_options
+def status(connection: Connection, *, output: str) -> None:
+    """Show whether the corpora can be searched, and what they hold. On this machine without a tenant: all of them."""
+    answers = _ask_all(connection) if not connection.is_local and not connection.has_token else _ask_one(connection)
+    if output == "json":
+        print_json(answers)
+        return
+    rows = {name: report for tenant, answer in answers.items() for name, report in _reports(tenant, answer)}
+    print_table(
+        _COLUMNS, [_row(name, report) for name, report in rows.items()], right=("documents", "chunks", "sequence")
+    )
+    notes = notes_console()
+    notes.print(f"router {connection.router_url()}", soft_wrap=True)
+    if not all(answer.semantic_active for answer in answers.values()):
+        warn("semantic grounding is inactive: the embedder does not answer as it must; see the router's log")
+
+
+@click.command()
+@click.option(
+    "--seconds", type=click.IntRange(1, 86_400), default=3_600, show_default=True, help="How long it is valid."
+)
+@click.option(
+    "--access", type=click.Choice(["read", "write"]), default="read", show_default=True, help="What it must allow."
+)
+@connection_options
+def token(connection: Connection, *, seconds: int, access: str) -> None:
+    """Print a caller's token of this machine, for curl and other clients."""
+    if not connection.is_local:
+        raise click.UsageError("say whose token: --tenant NAME or --platform")
+    data = DataDirectory(connection.data)
+    corpus = find_corpus(read_directory(data), connection.tenant)
+    subject = find_subject(corpus, "write" if access == "write" else "read")
+    signed = SigningKey.load(data.caller_key).sign_caller(subject.name, now=time.time(), seconds=seconds)
+    sys.stdout.write(f"{signed}\n")
+
+
+def _ask_one(connection: Connection) -> dict[str, CorpusAnswer]:
+    with connection.open("read") as client:
+        return {connection.tenant or ("platform" if connection.is_platform else "own"): client.corpus()}
+
+
+def _ask_all(connection: Connection) -> dict[str, CorpusAnswer]:
+    answers = {}
+    for corpus in read_directory(DataDirectory(connection.data)).corpora:
+        try:
+            answers.update(_ask_one(connection.as_tenant(corpus.tenant)))
+        except (Denied, NotAuthorised, RetrievalUnavailable) as error:
+            warn(f"{corpus.name}: {error.message}")
+    return answers
+
+
+def _reports(tenant: str, answer: CorpusAnswer) -> list[tuple[str, CorpusReport]]:
+    own = [(tenant, answer.corpus)]
+    return own if answer.platform is None else [*own, ("platform", answer.platform)]
+
+
+def _row(name: str, report: CorpusReport) -> tuple[str, ...]:
+    def shown(value: int | None) -> str:
+        return "" if value is None else str(value)
+
+    semantic = {True: "active", False: "inactive", None: ""}[report.semantic]
+    state = "ready" if report.ready else "not ready"
+    return (
+        name,
+        state,
+        shown(report.documents),
+        shown(report.chunks),
+        shown(report.sequence),
+        semantic,
+        report.detail or "",
+    )
