@@ -26,7 +26,8 @@ from groundplane.wire.filters import DOCUMENT_KEYS, And, Eq, Filter, Gt, Gte, In
 Leaf = Eq | In | Gt | Gte | Lt | Lte | Prefix
 Comparison = Gt | Gte | Lt | Lte
 
-_NAMES_PER_STATEMENT = 500
+_IDS_PER_STATEMENT = 5_000
+_MEMOS_PER_STATEMENT = 500
 _COMPARE: Mapping[type[Comparison], Callable[[Any, Any], bool]] = {
     Gt: operator.gt,
     Gte: operator.ge,
@@ -88,13 +89,13 @@ def sql_string(value: str) -> str:
 
 def documents_sql(doc_ids: Collection[str]) -> Iterator[str]:
     """Yield predicates, each of bounded length, that together are true for exactly the chunks of these documents."""
-    for part in _parts(sorted(set(doc_ids))):
+    for part in _parts(sorted(set(doc_ids)), _IDS_PER_STATEMENT):
         yield _in_list("doc_id", map(sql_string, part))
 
 
 def memos_sql(memos: Collection[tuple[str, str]]) -> Iterator[str]:
     """Yield predicates, each of bounded length, that together are true for exactly the memos (name, fingerprint)."""
-    for part in _parts(sorted(set(memos))):
+    for part in _parts(sorted(set(memos)), _MEMOS_PER_STATEMENT):
         yield " OR ".join(
             f"(name = {sql_string(name)} AND fingerprint = {sql_string(fingerprint)})" for name, fingerprint in part
         )
@@ -248,6 +249,6 @@ def _json_text(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _parts(values: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    for start in range(0, len(values), _NAMES_PER_STATEMENT):
-        yield values[start : start + _NAMES_PER_STATEMENT]
+def _parts(values: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

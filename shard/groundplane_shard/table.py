@@ -58,6 +58,7 @@ _METADATA_CACHE_BYTES = 64 * 1024 * 1024
 _ROWS_PER_PARTITION = 1_000
 _COMPACTION_ROUNDS = 5
 _PROBED_PARTITIONS = 20
+_REFINED_PER_ROW = 1
 _VECTOR_INDEX = "vector_idx"
 _KEEP_ALL = timedelta(days=36_500)
 _KEEP_LATEST = timedelta(milliseconds=1)  # zero makes LanceDB warn
@@ -84,10 +85,13 @@ class Pin:
         """Return the `limit` nearest chunks, all columns and `_distance` (1 - cosine, nearest first).
 
         vector: float32 of the table's dimension, finite, not zero (LanceDB answers nothing for others, without error).
-        Exact without a vector index, approximate with one. `where` is applied before candidates are taken.
+        Exact without a vector index; with one, candidates are approximate and their distances exact. `where` is applied
+        before candidates are taken.
         """
         query = self._chunks.query().nearest_to(vector).distance_type("cosine").nprobes(_PROBED_PARTITIONS)
-        return await _rows(query.limit(limit).select([*CHUNK_COLUMNS, DISTANCE_COLUMN]), where)
+        # Without refinement, fully indexed rows come with the doubled, quantised distance (lancedb issue 3530).
+        query = query.refine_factor(_REFINED_PER_ROW).limit(limit).select([*CHUNK_COLUMNS, DISTANCE_COLUMN])
+        return await _rows(query, where)
 
     async def keywords(self, terms: Sequence[str], limit: int, where: str | None = None) -> pa.Table:
         """Return `limit` chunks that hold one of `terms`, all columns and `_score` (best first).
