@@ -5,8 +5,7 @@
     await run(replica.follow(), store, effects)                # a follower: as often as wanted
     writer = await run(replica.take_over(witness), store, effects)
     done = await run(writer.append(payload, embedding_id=e), store, effects)     # Committed(sequence, digest), applied
-    frozen = writer.position                                   # when the memtable is frozen
-    await run(writer.publish_snapshot(files, frozen, token=fresh_hex), store, effects)
+    await run(writer.publish_snapshot(files, position_of_the_frozen_state, token=fresh_hex), store, effects)
     await run(writer.collect(), store, effects)
     writer.epoch, writer.position, writer.manifest, writer.stopped
 

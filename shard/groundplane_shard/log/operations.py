@@ -29,7 +29,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from groundplane_shard.log.manifest import Snapshot
-from groundplane_shard.log.record import Record
+from groundplane_shard.log.record import Position, Record
 
 
 class LocalFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,9 +97,13 @@ class Restore(msgspec.Struct, frozen=True):
 
 
 class Apply(msgspec.Struct, frozen=True):
-    """Apply one committed record to the memtable. The state's sequence becomes the record's, for barriers too."""
+    """Apply one committed record to the memtable. The state's position becomes `position`, for barriers too.
+
+    A snapshot of the state is labelled with the position that the state itself had when it was frozen.
+    """
 
     record: Record
+    position: Position
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -58,9 +58,11 @@ def publish(cell: ManifestCell, plan: Plan, check_ours: Callable[[Manifest], Non
     base = yield from cell.refresh()
     check_ours(base)
     _check_newer(base, plan)
-    placed: tuple[SnapshotFile, ...] = ()
-    for file in sorted(plan.files, key=lambda file: file.path):
-        placed += ((yield from place_file(file, base, plan)),)
+    try:
+        placed = yield from _place_files(base, plan)
+    except CorruptData:
+        check_ours((yield from cell.refresh()))  # a newer writer collects what we uploaded: superseded, not corrupt
+        raise
     snapshot = describe(plan, placed)
 
     def decide(current: Manifest) -> Manifest:
@@ -73,6 +75,13 @@ def publish(cell: ManifestCell, plan: Plan, check_ours: Callable[[Manifest], Non
 
     yield from cell.change(decide)
     return snapshot
+
+
+def _place_files(base: Manifest, plan: Plan) -> Steps[tuple[SnapshotFile, ...]]:
+    placed: tuple[SnapshotFile, ...] = ()
+    for file in sorted(plan.files, key=lambda file: file.path):
+        placed += ((yield from place_file(file, base, plan)),)
+    return placed
 
 
 def place_file(file: LocalFile, base: Manifest, plan: Plan) -> Steps[SnapshotFile]:

@@ -175,7 +175,7 @@ class Replica:
         return found
 
     def _apply(self, found: Encoded) -> Steps[None]:
-        yield Apply(found.record)
+        yield Apply(found.record, found.position)
         self.position = found.position
         if found.record.kind is Kind.BARRIER:
             self._barriers.add(found.record.sequence)
@@ -240,6 +240,8 @@ class Replica:
     def _place_barrier(self, epoch: Epoch) -> Steps[Encoded]:
         """Create the barrier at the first free sequence, applying the records of the old writer that came first."""
         while True:
+            if self.position.epoch > epoch:
+                raise _lost_race(self.position.epoch, epoch)
             barrier = codec.encode(
                 Record(
                     kind=Kind.BARRIER,

@@ -46,6 +46,7 @@ class Writer:
         self._layout = cell.identity.layout
         self._incarnation = UUID(self._layout.incarnation).bytes
         self._published: frozenset[str] = frozenset()  # upload ids of this writer that a stored MANIFEST listed
+        self._in_flight: Seq | None = None
         self._stop: GroundplaneError | None = None
 
     @property
@@ -60,29 +61,29 @@ class Writer:
 
     @property
     def stopped(self) -> GroundplaneError | None:
-        """Why this writer appends no more, or cannot at this moment; None while it can."""
-        return self._stop
+        """Why this writer appends no more; None while it does."""
+        return None if self._in_flight is not None else self._stop
 
     def append(self, payload: bytes, *, embedding_id: bytes = NO_EMBEDDING) -> Steps[Committed]:
         """Log one batch, apply it, and return where it stands. See the module for what each error means."""
-        if self._stop is not None:
-            raise self._stop
+        self._check_can_append()
         batch = self._next_batch(payload, embedding_id)
-        self._stop = Unavailable(
-            f"log record {batch.record.sequence} is under way or was cut off: wait for it, or open the replica again",
-            code="append_unfinished",
-        )
-        yield from self._store(batch)
-        yield Apply(batch.record)
-        self.position = batch.position
-        self._stop = None
+        self._in_flight = batch.record.sequence
+        self._stop = _cut_off(batch)  # what stays if this generator is closed, or fails, before its end
+        try:
+            yield from self._store(batch)
+            yield Apply(batch.record, batch.position)
+            self.position = batch.position
+            self._stop = None
+        finally:
+            self._in_flight = None
         return Committed(batch.record.sequence, batch.position.digest)
 
     def publish_snapshot(self, files: tuple[LocalFile, ...], position: Position, *, token: str) -> Steps[Snapshot]:
         """Upload the files of a frozen table, verify them all, and list them in MANIFEST.
 
-        `position` is that of the last record frozen into the files, as `Writer.position` was at that moment, never the
-        log's head at the time of the call. `token` is fresh random hex for every call. Raises Superseded, Unavailable
+        `position` is the one that `Apply` or `Restore` gave the state that was frozen, never the log's head at the time
+        of the call. `token` is fresh random hex for every call. Raises Superseded, Unavailable
         (not published), OutcomeUnknown (repeat with a new token), CorruptData (an upload does not verify).
         """
         upload = upload_id(self.epoch, token)
@@ -131,6 +132,15 @@ class Writer:
         judged = collecting.Judgement(self._layout, self.manifest, self.epoch, self._published)
         return collecting.collect(judged)
 
+    def _check_can_append(self) -> None:
+        if self._in_flight is not None:
+            raise Unavailable(
+                f"log record {self._in_flight} is in flight: expected one at a time; append after it",
+                code="append_in_flight",
+            )
+        if self._stop is not None:
+            raise self._stop
+
     def _next_batch(self, payload: bytes, embedding_id: bytes) -> Encoded:
         return codec.encode(
             Record(
@@ -161,6 +171,13 @@ class Writer:
         if (base.epoch, base.writer_id) != (self.epoch, self.cell.identity.writer_id):
             self._stop = _superseded(f"epoch {base.epoch} of writer {base.writer_id}", f"epoch {self.epoch}")
             raise self._stop
+
+
+def _cut_off(batch: Encoded) -> Unavailable:
+    return Unavailable(
+        f"log record {batch.record.sequence} was cut off: expected it to be stored and applied; open the replica again",
+        code="append_unfinished",
+    )
 
 
 def _judge_foreign(data: bytes, key: str) -> GroundplaneError:
