@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     if unknown := sorted(only - known):
         print(f"bench: --only {','.join(unknown)}: expected keys among {', '.join(sorted(known))}", file=sys.stderr)
         return 2
-    console, progress = Console(), Console(stderr=True)
+    console, progress = Console(width=None if sys.stdout.isatty() else 120), Console(stderr=True)
     report = Report(only & {bar.key for bar in BARS})
     with Workbench(Plan.quick() if options.quick else Plan()) as bench:
         for measure in MEASURES:

@@ -1,5 +1,6 @@
 """Synthetic rows: what a corpus looks like to an index, from a seed."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ class Query(NamedTuple):
     vector: NDArray[np.float32]  # unit length
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rows:
     """Rows of a table; index i of each belongs together."""
 
     ids: list[str]
@@ -30,7 +32,7 @@ class Rows(NamedTuple):
     vectors: NDArray[np.float32]  # (rows, DIMENSION), unit length
 
     def __len__(self) -> int:
-        """Return the number of rows, not of fields."""
+        """Return the number of rows."""
         return len(self.ids)
 
     def part(self, start: int, end: int) -> "Rows":
