@@ -13,7 +13,6 @@ from groundplane.wire.names import CorpusKey, parse_incarnation
 from groundplane_shard.access import Access
 from groundplane_shard.app import ShardApi, build_app
 from groundplane_shard.committer import WriteLimits
-from groundplane_shard.corpus import CorpusSettings
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Identity, Layout, Replica
 from groundplane_shard.metrics import ShardMetrics
@@ -30,7 +29,7 @@ def assemble(settings: ShardSettings, keys: VerifyingKeys, clock: Clock, *, writ
     layout = Layout(CorpusKey(settings.corpus_key), settings.incarnation)
     store = LocalStore(Path(settings.store_directory))
     work_directory = Path(settings.work_directory)
-    state = LocalState(store, layout, work_directory, CorpusSettings(exact_bytes=settings.exact_mib * MIB))
+    state = LocalState(store, layout, work_directory, settings.exact_mib * MIB)
     replica = Replica(
         Identity(layout=layout, owner=settings.incarnation, writer_id=writer_id), keep_snapshots=settings.snapshots_keep
     )

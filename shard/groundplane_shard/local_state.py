@@ -12,7 +12,7 @@ from pathlib import Path
 
 from groundplane.errors import CorruptData, InvalidInput
 from groundplane_shard import payload
-from groundplane_shard.corpus import Corpus, CorpusSettings
+from groundplane_shard.corpus import Corpus
 from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, Position, Record, Replica, Snapshot, Writer
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.rows import StoredOperation
@@ -22,14 +22,15 @@ from groundplane_shard.stores import ObjectStore, download_snapshot, run
 class LocalState:
     """The searchable state of this process and how it is built from the log."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, work_directory: Path, settings: CorpusSettings) -> None:
+    def __init__(self, store: ObjectStore, layout: Layout, work_directory: Path, exact_bytes: int) -> None:
         self._store = store
         self._layout = layout
         self._work_directory = work_directory
-        self._settings = settings
+        self._exact_bytes = exact_bytes
         self._numbers = count(1)
         self._corpus: Corpus | None = None
         self._expected: tuple[bytes, Sequence[StoredOperation]] | None = None
+        self._positions: dict[int, Position] = {}
         self.log_bytes = 0  # of records applied since the restored or last published snapshot
 
     @property
@@ -40,39 +41,43 @@ class LocalState:
         return self._corpus
 
     def fresh_directory(self, name: str) -> Path:
-        """Return a new, empty directory below the work directory."""
-        directory = self._work_directory / f"{name}-{next(self._numbers)}"
-        directory.mkdir(parents=True, mode=0o700)
-        return directory
+        """Return the path of a directory below the work directory that does not exist yet."""
+        return self._work_directory / f"{name}-{next(self._numbers)}"
 
     async def restore(self, snapshot: Snapshot | None) -> Restored | Damaged:
         """Drop the state and build it from the snapshot's verified files in a fresh directory; None: start empty."""
-        await self.close()
+        self._corpus = None
         directory = self.fresh_directory("table")
+        directory.mkdir(parents=True, mode=0o700)
         if snapshot is not None:
             answer = await download_snapshot(self._store, self._layout, snapshot, directory)
             if isinstance(answer, Damaged):
                 await asyncio.to_thread(shutil.rmtree, directory)
                 return answer
-        sequence = snapshot.sequence if snapshot is not None else 0
         try:
-            self._corpus = await Corpus.open(directory, sequence=sequence, settings=self._settings)
+            self._corpus = await Corpus.open(directory, exact_bytes=self._exact_bytes)
         except CorruptData as error:
             return Damaged(error.message)
         self.log_bytes = 0
+        self._positions = {snapshot.sequence: snapshot.position} if snapshot is not None else {}
         return Restored()
 
-    async def apply(self, record: Record) -> None:
+    async def apply(self, record: Record, position: Position) -> None:
         """Apply one committed record, whole. Raises CorruptData if that cannot be done: the state must be rebuilt."""
         operations = await self._operations(record)
         await self.corpus.apply(record.sequence, operations)
         self.log_bytes += len(record.payload)
+        self._positions[record.sequence] = position
 
-    async def close(self) -> None:
-        """Let go of the corpus, if there is one."""
-        if self._corpus is not None:
-            await self._corpus.close()
-            self._corpus = None
+    def position_of(self, sequence: int) -> Position:
+        """Return the place of the record that a flush ended with; places before it are forgotten."""
+        position = self._positions[sequence]
+        self._positions = {known: place for known, place in self._positions.items() if known >= sequence}
+        return position
+
+    def forget(self) -> None:
+        """Let go of the corpus: its memory, and the table's version once no search uses it."""
+        self._corpus = None
 
     def expect(self, encoded: bytes, operations: Sequence[StoredOperation]) -> None:
         """Announce the batch about to be committed, so that its own payload is not decoded again."""
@@ -102,11 +107,6 @@ class Journal:
     def sequence(self) -> int:
         """Sequence of the last committed record."""
         return self.writer.position.sequence
-
-    @property
-    def position(self) -> Position:
-        """Place of the last committed record."""
-        return self.writer.position
 
     async def append(self, encoded: bytes, operations: Sequence[StoredOperation]) -> int:
         """Return the sequence under which the batch is durable and applied. Raises as `Writer.append` does."""

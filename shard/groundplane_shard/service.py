@@ -150,11 +150,11 @@ class Shard:
                 epoch=writer.epoch,
                 sequence=writer.position.sequence,
                 snapshot_sequence=writer.manifest.newest_sequence,
-                documents=serving.corpus.document_count,
+                documents=serving.corpus.view().totals.documents,
             )
             await self._serve(serving)
         finally:
-            await self._state.close()
+            self._state.forget()
 
     async def _serve(self, serving: Serving) -> None:
         self._serving = serving

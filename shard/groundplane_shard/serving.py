@@ -68,12 +68,13 @@ class Serving:
         self, parts: ServingParts, replica: Replica, writer: Writer, store: ObjectStore, state: LocalState
     ) -> None:
         self._parts = parts
+        self._incarnation = parts.layout.incarnation
         self._store = store
         self._state = state
         self._writer = writer
         self._journal = Journal(replica, writer, store, state)
         self._committer = Committer(self._journal, state.corpus, parts.write_limits, parts.metrics, parts.clock)
-        self.snapshots = Snapshots(self._journal, self._committer, state, store, parts.snapshot_policy)
+        self.snapshots = Snapshots(self._journal, state, store, parts.snapshot_policy)
         self._searches = 0
         self._embedding = _stored_identity(writer)
         self._identity_change = asyncio.Lock()
@@ -111,14 +112,15 @@ class Serving:
             self._check_embedding(request.embedding_id)
         async with self._admitted():
             await self._arrivals.reach(request.min_sequence, self.corpus, request.deadline_ms / 1_000)
-            result = await self.corpus.search(self.corpus.view(), request)
+            view = self.corpus.view()
+            found = await self.corpus.search(view, request)
         return SearchAnswer(
-            incarnation=self._parts.layout.incarnation,
+            incarnation=self._incarnation,
             epoch=self._writer.epoch,
-            sequence=result.sequence,
-            document_sequence=result.document_sequence,
-            statistics=result.statistics,
-            candidates=result.candidates,
+            sequence=view.sequence,
+            document_sequence=view.document_sequence,
+            statistics=found.statistics,
+            candidates=found.candidates,
         )
 
     async def write(self, request: WriteRequest) -> WriteResult:
@@ -128,29 +130,50 @@ class Serving:
             await self._fix_identity(request)
         operations = await self._prepare(request.operations)
         done = await self._committer.submit(operations)
-        self._arrivals.moved(self.corpus.sequence)
+        self._arrivals.moved(self.corpus.view().sequence)
         self._observe()
         return self._write_result(done)
 
     async def documents(self, after: str, limit: int) -> DocumentPage:
         """Return one page of the documents, by id."""
-        view = self.corpus.view()
-        rows = self.corpus.documents(view, after, limit + 1)
-        return DocumentPage(**self._version(), documents=rows[:limit], more=len(rows) > limit)
+        rows, more = self.corpus.documents(self.corpus.view(), after, limit)
+        return DocumentPage(
+            incarnation=self._incarnation,
+            epoch=self._writer.epoch,
+            sequence=self.corpus.view().sequence,
+            documents=rows,
+            more=more,
+        )
 
     async def document(self, doc_id: str) -> StoredDocument:
         """Return one document; `document` is null where there is none."""
         found = await self.corpus.document(self.corpus.view(), doc_id)
         if found is None:
-            return StoredDocument(**self._version(), document=None, text="", metadata=b"")
-        return StoredDocument(**self._version(), document=found.row, text=found.text, metadata=found.metadata)
+            return StoredDocument(
+                incarnation=self._incarnation,
+                epoch=self._writer.epoch,
+                sequence=self.corpus.view().sequence,
+                document=None,
+                text="",
+                metadata=b"",
+            )
+        return StoredDocument(
+            incarnation=self._incarnation,
+            epoch=self._writer.epoch,
+            sequence=self.corpus.view().sequence,
+            document=found.row,
+            text=found.text,
+            metadata=found.metadata,
+        )
 
     def memo(self, name: str, fingerprint: str) -> StoredMemo:
         """Return one memo; `response` is null where there is none."""
         memo = self.corpus.memo(name, fingerprint)
         return StoredMemo(
-            **self._version(),
-            document_sequence=self.corpus.document_sequence,
+            incarnation=self._incarnation,
+            epoch=self._writer.epoch,
+            sequence=self.corpus.view().sequence,
+            document_sequence=self.corpus.view().document_sequence,
             response=memo.response if memo else None,
             basis=memo.basis if memo else None,
         )
@@ -159,13 +182,15 @@ class Serving:
         """Return what this shard holds."""
         corpus = self.corpus
         return ShardStatus(
-            **self._version(),
+            incarnation=self._incarnation,
+            epoch=self._writer.epoch,
+            sequence=self.corpus.view().sequence,
             corpus_key=self._parts.layout.corpus_key,
             ready=True,
             detail=None,
-            documents=corpus.document_count,
-            chunks=corpus.chunk_count,
-            document_sequence=corpus.document_sequence,
+            documents=corpus.view().totals.documents,
+            chunks=corpus.view().totals.chunks,
+            document_sequence=corpus.view().document_sequence,
             analyser=self._parts.analyser.id,
             embedding=self._embedding,
             engine=corpus.engine,
@@ -174,16 +199,9 @@ class Serving:
             key_ids=self._parts.key_ids,
         )
 
-    def _version(self) -> dict[str, object]:
-        return {
-            "incarnation": self._parts.layout.incarnation,
-            "epoch": self._writer.epoch,
-            "sequence": self.corpus.sequence,
-        }
-
     def _write_result(self, done: Acknowledged) -> WriteResult:
         return WriteResult(
-            incarnation=self._parts.layout.incarnation,
+            incarnation=self._incarnation,
             epoch=self._writer.epoch,
             sequence=done.sequence,
             results=done.results,
@@ -246,9 +264,9 @@ class Serving:
 
     def _observe(self) -> None:
         metrics, corpus = self._parts.metrics, self.corpus
-        metrics.documents.set(corpus.document_count)
-        metrics.chunks.set(corpus.chunk_count)
-        metrics.sequence.set(corpus.sequence)
+        metrics.documents.set(corpus.view().totals.documents)
+        metrics.chunks.set(corpus.view().totals.chunks)
+        metrics.sequence.set(corpus.view().sequence)
         metrics.memtable_bytes.set(corpus.memtable_bytes)
         metrics.log_lag_bytes.set(self._state.log_bytes)
         metrics.log_lag_records.set(self._journal.sequence - self.snapshots.snapshot_sequence)
@@ -264,7 +282,7 @@ class Arrivals:
 
     async def reach(self, sequence: int, corpus: Corpus, timeout_seconds: float) -> None:
         """Return once `corpus` shows `sequence`. Raises Unavailable (`sequence_not_reached`) after the deadline."""
-        if corpus.sequence >= sequence:
+        if corpus.view().sequence >= sequence:
             return
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (sequence, next(self._numbers), arrival))
@@ -272,9 +290,7 @@ class Arrivals:
             async with asyncio.timeout(timeout_seconds):
                 await arrival
         except TimeoutError as error:
-            message = (
-                f"corpus is at sequence {corpus.sequence}: expected {sequence} within {timeout_seconds} s; repeat later"
-            )
+            message = f"corpus is at sequence {corpus.view().sequence}: expected {sequence} within {timeout_seconds} s; repeat later"
             raise Unavailable(message, code="sequence_not_reached", retry_after_seconds=1) from error
 
     def moved(self, sequence: int) -> None:

@@ -21,7 +21,6 @@ import msgspec
 from groundplane.errors import InvalidInput, OutcomeUnknown, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
-from groundplane_shard.committer import Committer
 from groundplane_shard.local_state import Journal, LocalState
 from groundplane_shard.log import LocalFile, Position
 from groundplane_shard.metrics import ShardMetrics
@@ -43,11 +42,8 @@ class SnapshotPolicy(msgspec.Struct, frozen=True):
 class Snapshots:
     """The one task that flushes and publishes; `publish` may also be called by the operator's route."""
 
-    def __init__(
-        self, journal: Journal, committer: Committer, state: LocalState, store: ObjectStore, policy: SnapshotPolicy
-    ) -> None:
+    def __init__(self, journal: Journal, state: LocalState, store: ObjectStore, policy: SnapshotPolicy) -> None:
         self._journal = journal
-        self._committer = committer
         self._state = state
         self._store = store
         self._policy = policy
@@ -85,10 +81,10 @@ class Snapshots:
         async with self._one_at_a_time:
             yield
 
-    async def flush(self) -> Position:
-        """Move what is in the memtable now into the table; return the last record that is frozen into it."""
+    async def flush(self) -> None:
+        """Move what is in the memtable now into the table."""
         async with self._one_at_a_time:
-            return await self._flush()
+            await self._flush()
 
     async def publish(self, clock: Clock) -> int:
         """Publish a snapshot of everything committed so far and collect; return the newest snapshot's sequence."""
@@ -98,13 +94,15 @@ class Snapshots:
             self._dirty_since = None
             records, log_bytes = self._journal.records, self._state.log_bytes
             position = await self._flush()
+            if position is None or position.sequence <= self.snapshot_sequence:
+                return self.snapshot_sequence
             directory = self._state.fresh_directory("snapshot")
             try:
                 files = await self._copy(directory)
                 snapshot = self._journal.writer.publish_snapshot(files, position, token=secrets.token_hex(16))
                 await run(snapshot, self._store, self._state)
             finally:
-                await asyncio.to_thread(shutil.rmtree, directory)
+                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
             self._journal.records -= records
             self._state.log_bytes -= log_bytes
             self.last_success = clock.now()
@@ -122,13 +120,9 @@ class Snapshots:
             or now - self._dirty_since >= self._policy.seconds
         )
 
-    async def _flush(self) -> Position:
-        corpus = self._state.corpus
-        async with self._committer.exclusive():
-            position = self._journal.position
-            corpus.freeze(position.sequence)
-        await corpus.flush()
-        return position
+    async def _flush(self) -> Position | None:
+        flushed = await self._state.corpus.flush()
+        return None if flushed is None else self._state.position_of(flushed)
 
     async def _copy(self, directory: Path) -> tuple[LocalFile, ...]:
         await self._state.corpus.copy_to(directory)
