@@ -18,7 +18,9 @@ from groundplane.wire.filters import Filter
 from groundplane.wire.internal import DocumentRow
 from groundplane_shard.predicate import DocumentFields, compile_predicate
 
-NEVER = np.iinfo(np.int64).max
+NEVER = int(np.iinfo(np.int64).max)
+
+_FIRST_CAPACITY = 64
 
 Mask = npt.NDArray[np.bool_]
 
@@ -67,25 +69,23 @@ def join_chunks(chunks: Iterable[tuple[int, str]]) -> str:
 class Growing:
     """A numpy array that grows at its end; `values` may be read in another thread while it grows."""
 
-    def __init__(self, dtype: npt.DTypeLike, capacity: int = 64) -> None:
-        self._array: npt.NDArray[Any] = np.empty(capacity, dtype=dtype)
-        self._size = 0
+    def __init__(self, dtype: npt.DTypeLike, values: npt.ArrayLike = ()) -> None:
+        self._array: npt.NDArray[Any] = np.array(values, dtype=dtype)
+        self._size = len(self._array)
 
     @property
     def values(self) -> npt.NDArray[Any]:
         """Everything appended so far, as a view."""
         return self._array[: self._size]
 
-    def extend(self, values: npt.ArrayLike) -> None:
-        """Append `values`; amortised linear time."""
-        added = np.asarray(values, dtype=self._array.dtype)
-        size = self._size + len(added)
-        if size > len(self._array):
-            grown = np.empty(max(size, 2 * len(self._array)), dtype=self._array.dtype)
-            grown[: self._size] = self.values
+    def append(self, value: float) -> None:
+        """Append one value; amortised constant time."""
+        if self._size == len(self._array):
+            grown = np.empty(max(_FIRST_CAPACITY, 2 * self._size), dtype=self._array.dtype)
+            grown[: self._size] = self._array
             self._array = grown
-        self._array[self._size : size] = added
-        self._size = size
+        self._array[self._size] = value
+        self._size += 1
 
 
 class Documents:
@@ -106,7 +106,7 @@ class Documents:
         documents = cls()
         documents.entries = entries
         documents.first_rows = first_rows
-        documents._died.extend(np.full(len(entries), NEVER))
+        documents._died = Growing(np.int64, np.full(len(entries), NEVER))
         documents._latest = {entry.doc_id: number for number, entry in enumerate(entries)}
         documents._sorted_ids = sorted_ids
         return documents
@@ -119,7 +119,7 @@ class Documents:
             self._earlier[number] = earlier
         self.entries.append(entry)
         self.first_rows.append(first_row)
-        self._died.extend([NEVER])
+        self._died.append(NEVER)
         self._latest[entry.doc_id] = number
         return number
 

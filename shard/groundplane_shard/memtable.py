@@ -6,7 +6,7 @@ deaths beyond its sequence, are invisible to it: a batch that is half applied sh
 """
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +39,7 @@ class Memtable:
     def __init__(self) -> None:
         self.documents = Documents()
         self.chunks: list[StoredChunk] = []
-        self.postings: dict[str, array[int]] = {}
+        self.postings: defaultdict[str, array[int]] = defaultdict(_no_postings)
         self.superseded: dict[str, int] = {}
         self.memos: dict[tuple[str, str], tuple[int, StoredMemo | None]] = {}
         self.document_sequence = 0
@@ -71,10 +71,10 @@ class Memtable:
         first_row = len(self.chunks)
         number = self.documents.add(entry_of(document, sequence), first_row)
         self._append_vectors(document.vectors)
-        self.lengths.extend([chunk.length for chunk in document.chunks])
-        self.document_of_row.extend(np.full(len(document.chunks), number))
         self.size_bytes += len(document.metadata) + document.vectors.nbytes
         for row, chunk in enumerate(document.chunks, start=first_row):
+            self.lengths.append(chunk.length)
+            self.document_of_row.append(number)
             self._append_chunk(row, chunk)
             yield chunk.length
 
@@ -121,19 +121,14 @@ class Memtable:
         self.chunks.append(chunk)
         postings, shifted = self.postings, row << ROW_SHIFT
         frequencies = Counter(chunk.terms.split())
-        new_terms = 0
+        known = len(postings)
         for term, frequency in frequencies.items():
-            posting = postings.get(term)
-            if posting is None:
-                postings[term] = array("Q", (shifted | frequency,))
-                new_terms += 1
-            else:
-                posting.append(shifted | frequency)
+            postings[term].append(shifted | frequency)
         self.size_bytes += (
             len(chunk.text)
             + len(chunk.terms)
             + _POSTING_BYTES * len(frequencies)
-            + _TERM_OVERHEAD_BYTES * new_terms
+            + _TERM_OVERHEAD_BYTES * (len(postings) - known)
             + _CHUNK_OVERHEAD_BYTES
         )
 
@@ -196,6 +191,10 @@ class MemtableView:
     def fields(self, row: int) -> msgspec.Raw:
         """Return the encoded `ChunkFields` of one row."""
         return self.memtable.fields(row)
+
+
+def _no_postings() -> "array[int]":
+    return array("Q")
 
 
 def entry_of(document: StoredDocument, sequence: int) -> DocumentEntry:
