@@ -16,7 +16,7 @@ INDENT = 4
 
 _STATUS_STYLE = {"grounded": "bold green", "nothing": "bold", "degraded": "bold yellow"}
 _TIER_TEXT = {"memo": "memo", "hybrid": "hybrid search", "grep": "keyword search in files", "none": "no tier answered"}
-_SCOPE_STYLE = {"tenant": "cyan", "platform": "magenta", "local": "yellow"}
+SCOPE_STYLE = {"tenant": "cyan", "platform": "magenta", "local": "yellow"}
 _MATCH_TEXT = {"semantic": "by meaning", "keyword": "by keywords", "both": "by meaning and keywords"}
 REASON_TEXT: Mapping[Reason, str] = {
     Reason.NO_CORPUS: "the caller's corpus is not ready",
@@ -89,7 +89,7 @@ def _print_hits(console: Console, hits: list[Hit]) -> None:
             Text.assemble(
                 (f"{hit.rank:>2}  ", "bold"),
                 (f"{hit.score:.3f}  ", "bold"),
-                (f"{scope:<8}  ", _SCOPE_STYLE[scope]),
+                (f"{scope:<8}  ", SCOPE_STYLE[scope]),
                 (title, "bold"),
             )
         )
@@ -100,7 +100,7 @@ def _print_hits(console: Console, hits: list[Hit]) -> None:
 def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
     place = [printable(part) for part in (hit.doc_id, hit.uri, hit.heading) if part]
     yield Text(" · ".join(place), "dim")
-    yield Text(f"{_MATCH_TEXT[hit.match]}{_scores_text(hit)}", "dim")
+    yield Text(f"{_MATCH_TEXT[hit.match]}{scores_text(hit)}", "dim")
     if hit.explain is not None:
         yield Text(_explain_text(hit), "dim")
     text = printable(hit.text)
@@ -108,7 +108,8 @@ def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
     yield Text(text[: SNIPPET_CHARACTERS - 1].rstrip() + "…" if is_long else text)
 
 
-def _scores_text(hit: Hit) -> str:
+def scores_text(hit: Hit) -> str:
+    """Return the parts of a hit's score, each with its rank in its leg, to be put behind something else."""
     parts = []
     for name, value, rank in (
         ("dense", hit.scores.dense, hit.scores.dense_rank),

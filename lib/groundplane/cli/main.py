@@ -6,6 +6,7 @@ import click
 from rich.text import Text
 
 from groundplane.cli.ask import ask, evidence
+from groundplane.cli.demo import demo
 from groundplane.cli.documents import documents
 from groundplane.cli.index import index
 from groundplane.cli.memo import memo
@@ -37,7 +38,7 @@ def groundplane() -> None:
     """
 
 
-for command in (up, ask, evidence, index, documents, memo, status, token):
+for command in (demo, up, ask, evidence, index, documents, memo, status, token):
     groundplane.add_command(command)
 
 

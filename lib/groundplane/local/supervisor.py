@@ -27,7 +27,7 @@ SUPERSEDED = "superseded"
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How long the supervisor waits, in seconds."""
 
-    start_seconds: float = 60.0  # until the processes of one stage are ready
+    start_seconds: float = 120.0  # until the processes of one stage are ready
     remind_seconds: float = 5.0  # between two reports that it still waits
     poll_seconds: float = 0.1  # between two questions to a process that is not ready
     watch_seconds: float = 5.0  # between two questions to one that is
