@@ -16,8 +16,10 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from groundplane.errors import CorruptData, Denied, GroundplaneError, InvalidInput, Superseded, Unavailable
 from groundplane.process.logs import Log
@@ -29,9 +31,10 @@ DEFAULT_RETRY_AFTER_SECONDS = 1
 MAX_QUOTED_CHARACTERS = 256
 
 BodyT = TypeVar("BodyT")
+_PATTERN = "groundplane.pattern"
 
 _TITLES = {400: "invalid request", 401: "not authenticated", 403: "not allowed", 404: "not found", 405: "method not allowed",
-           409: "conflict", 413: "too large", 415: "unsupported media type", 422: "cannot be processed",
+           408: "too slow", 409: "conflict", 413: "too large", 415: "unsupported media type", 422: "cannot be processed",
            429: "too many requests", 500: "internal error", 503: "unavailable"}  # fmt: skip
 
 
@@ -146,13 +149,26 @@ class ProblemHandler:
 
     async def __call__(self, request: Request, error: Exception) -> Response:
         """Return the answer for `error`; a bug is logged with its traceback."""
-        if not isinstance(error, (GroundplaneError, HTTPException)):
-            self._log.exception("request_failed", method=request.method, route=route_of(request))
+        self.log_bug(request, error)
         problem, headers = problem_of(error)
         return problem_response(problem, headers)
 
+    def log_bug(self, request: Request, error: Exception) -> None:
+        """Write the traceback of what is none of the five kinds of failure, and nothing for those that are."""
+        if not isinstance(error, (GroundplaneError, HTTPException)):
+            self._log.exception("request_failed", method=request.method, route=route_of(request))
 
-def route_of(request: Request) -> str:
-    """Return the route's pattern, never the path itself: paths hold document ids."""
-    route = request.scope.get("route")
-    return getattr(route, "path", "unmatched")
+
+class PatternRoute(Route):
+    """A route that leaves its pattern in the request's scope, for logs and metrics."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return what the framework finds, and the pattern with it."""
+        match, child_scope = super().matches(scope)
+        return match, child_scope if match is Match.NONE else {**child_scope, _PATTERN: self.path}
+
+
+def route_of(request: HTTPConnection) -> str:
+    """Return the pattern of a `PatternRoute`, never the path itself: paths hold document ids."""
+    pattern: str = request.scope.get(_PATTERN, "unmatched")
+    return pattern

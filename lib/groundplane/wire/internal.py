@@ -41,7 +41,10 @@ class EmbeddingIdentity(_Message, frozen=True, kw_only=True):
 
 
 class SearchRequest(_Message, frozen=True, kw_only=True):
-    """`POST /search`. Without a vector the dense leg is not searched; `terms` are unique and analysed by `analyser`."""
+    """`POST /search`. Without a vector the dense leg is not searched; `terms` are unique and analysed by `analyser`.
+
+    A corpus that nothing was written to takes any `embedding_id`; another one only its own (`embedding_mismatch`).
+    """
 
     incarnation: str
     analyser: str
@@ -130,7 +133,7 @@ class DeleteDocument(_Message, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 class PutMemo(_Message, frozen=True, kw_only=True, tag_field="kind", tag="put_memo"):
-    """Store a response under (name, fingerprint). Without `basis` the shard records its own last document sequence."""
+    """Store a response under (name, fingerprint), and the basis it rests on: the router fills it in where the caller did not."""
 
     name: str
     fingerprint: str
@@ -222,7 +225,10 @@ class ShardStatus(_Versioned, frozen=True, kw_only=True):
 
 
 class ShardProblem(_Message, frozen=True, kw_only=True):
-    """What a shard answers instead: `code` is stable, `kind` one of the five error kinds."""
+    """What a shard answers instead: `code` is stable, `kind` one of the five error kinds.
+
+    `kind` is `invalid_input`, `unavailable`, `outcome_unknown`, `superseded`, `corrupt_data` or `denied`; `bug` for the rest.
+    """
 
     kind: str
     code: str

@@ -254,7 +254,10 @@ Tier = Literal["memo", "hybrid", "grep", "none"]
 
 
 class GroundAnswer(_Answer, frozen=True, kw_only=True):
-    """Answer of `POST /v1/ground`; the truth table of status and tier is in docs/concepts.md."""
+    """Answer of `POST /v1/ground`; the truth table of status and tier is in docs/concepts.md.
+
+    `semantic`: the corpora were searched by meaning for this answer. `unavailable` is null unless they could not be searched.
+    """
 
     status: Status
     tier: Tier
@@ -290,6 +293,13 @@ class CorpusAnswer(_Answer, frozen=True, kw_only=True):
     access: list[str]
 
 
+class ProbeAnswer(_Answer, frozen=True, kw_only=True):
+    """Answer of `/healthz` and `/readyz`; `waits_for` is null unless it is not ready."""
+
+    status: Literal["alive", "ready", "waiting"]
+    waits_for: str | None = None
+
+
 class Problem(_Answer, frozen=True, kw_only=True, omit_defaults=True):
     """RFC 9457 problem document (`application/problem+json`). `code` is stable, `detail` is for people."""
 
@@ -314,8 +324,16 @@ def check_evidence_request(request: EvidenceRequest | GroundRequest) -> None:
         missing = "fingerprint" if request.fingerprint is None else "name"
         raise InvalidInput(f"{missing} is missing: name and fingerprint go together", field=missing)
     if isinstance(request, GroundRequest):
-        check_identifier(request.name or "memo", "name")
-        check_identifier(request.fingerprint or "memo", "fingerprint")
+        check_memo_name(request.name or "memo", "name")
+        check_memo_name(request.fingerprint or "memo", "fingerprint")
+
+
+def check_memo_name(text: str, field: str) -> str:
+    """Return `text` if it can be half of a memo's name: an identifier without a slash, since both halves stand in one path."""
+    check_identifier(text, field, max_characters=256)
+    if "/" in text:
+        raise InvalidInput(f"{field} holds a slash: expected text without one", field=field)
+    return text
 
 
 def check_identifier(text: str, field: str, max_characters: int = 512) -> str:

@@ -1,0 +1,191 @@
+"""The public routes' handlers: who is calling → what is asked → the service → JSON.
+
+Every handler identifies the caller before it reads anything else. The corpus comes from the verified caller and from nowhere
+else; failures leave as exceptions, which `problems` alone turns into answers.
+"""
+
+import asyncio
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from groundplane.errors import InvalidInput
+from groundplane.process.clock import Clock
+from groundplane.process.http import decode_json, json_response, read_body
+from groundplane.wire.directory import Access
+from groundplane.wire.public import (
+    MAX_BODY_BYTES,
+    MAX_MEMO_BYTES,
+    EvidenceRequest,
+    GroundRequest,
+    IndexRequest,
+    MemoInput,
+)
+from groundplane_router.admission import Admission
+from groundplane_router.corpus import CorpusReports
+from groundplane_router.deadline import Deadline
+from groundplane_router.directory import Grants
+from groundplane_router.documents import DEFAULT_PAGE, Documents, parse_limit
+from groundplane_router.grounding import Grounding
+from groundplane_router.identity import Authenticator
+from groundplane_router.indexing import Indexer
+from groundplane_router.memos import Memos
+from groundplane_router.request_log import note_answer, note_of
+
+JSON: Final = "application/json"
+BODY_SECONDS: Final = 10.0
+"""A body that takes longer to arrive holds a place that others need."""
+
+MAX_QUESTION_BYTES: Final = 256 * 1024
+MAX_MEMO_BODY_BYTES: Final = MAX_MEMO_BYTES + 4_096
+
+BodyT = TypeVar("BodyT")
+
+
+class ApiLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What bounds one request and all of them."""
+
+    deadline_seconds: float
+    index_deadline_seconds: float
+    max_requests: int
+    max_index_requests: int
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """What the handlers call; made once, at start."""
+
+    authenticator: Authenticator
+    grounding: Grounding
+    indexer: Indexer
+    documents: Documents
+    memos: Memos
+    corpora: CorpusReports
+
+
+class Api:
+    """Handlers of the routes below /v1."""
+
+    def __init__(self, services: Services, limits: ApiLimits, clock: Clock) -> None:
+        self._services = services
+        self._limits = limits
+        self._clock = clock
+        self._requests = Admission(limits.max_requests)
+        self._index_requests = Admission(limits.max_index_requests)
+
+    async def ground(self, request: Request) -> Response:
+        """Serve `POST /v1/ground`: the first tier that has an answer; what failed on the way is said in it."""
+        note_of(request).is_question = True
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            question = await _body(request, GroundRequest, MAX_QUESTION_BYTES)
+            answer = await self._services.grounding.ground(grants, question, self._deadline())
+            note_answer(request, answer)
+            return json_response(answer)
+
+    async def evidence(self, request: Request) -> Response:
+        """Serve `POST /v1/evidence`: 200 without hits means "searched, nothing to say"; no search is 503, never an empty 200."""
+        note_of(request).is_question = True
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            question = await _body(request, EvidenceRequest, MAX_QUESTION_BYTES)
+            answer = await self._services.grounding.evidence(grants, question, self._deadline())
+            note_answer(request, answer)
+            return json_response(answer)
+
+    async def index_documents(self, request: Request) -> Response:
+        """Serve `POST /v1/documents`."""
+        with self._index_requests.admit():
+            grants = await self._identify(request, "write")
+            batch = await _body(request, IndexRequest, MAX_BODY_BYTES)
+            deadline = Deadline(self._clock, self._limits.index_deadline_seconds)
+            return json_response(await self._services.indexer.index(grants, batch.documents, deadline))
+
+    async def list_documents(self, request: Request) -> Response:
+        """Serve `GET /v1/documents`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            _check_query_parameters(request, {"cursor", "limit"})
+            limit = parse_limit(request.query_params.get("limit", str(DEFAULT_PAGE)))
+            cursor = request.query_params.get("cursor", "")
+            return json_response(await self._services.documents.list_page(grants, cursor, limit, self._deadline()))
+
+    async def get_document(self, request: Request) -> Response:
+        """Serve `GET /v1/documents/{id}`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            _check_query_parameters(request, set())
+            doc_id = request.path_params["id"]
+            return json_response(await self._services.documents.get(grants, doc_id, self._deadline()))
+
+    async def delete_document(self, request: Request) -> Response:
+        """Serve `DELETE /v1/documents/{id}`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "write")
+            _check_query_parameters(request, set())
+            doc_id = request.path_params["id"]
+            return json_response(await self._services.documents.delete(grants, doc_id, self._deadline()))
+
+    async def put_memo(self, request: Request) -> Response:
+        """Serve `PUT /v1/memos/{name}/{fingerprint}`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "write")
+            memo = await _body(request, MemoInput, MAX_MEMO_BODY_BYTES)
+            name, fingerprint = _memo_name(request)
+            return json_response(await self._services.memos.put(grants, name, fingerprint, memo, self._deadline()))
+
+    async def get_memo(self, request: Request) -> Response:
+        """Serve `GET /v1/memos/{name}/{fingerprint}`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            _check_query_parameters(request, set())
+            return json_response(await self._services.memos.get(grants, *_memo_name(request), self._deadline()))
+
+    async def delete_memo(self, request: Request) -> Response:
+        """Serve `DELETE /v1/memos/{name}/{fingerprint}`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "write")
+            _check_query_parameters(request, set())
+            return json_response(await self._services.memos.delete(grants, *_memo_name(request), self._deadline()))
+
+    async def corpus(self, request: Request) -> Response:
+        """Serve `GET /v1/corpus`."""
+        with self._requests.admit():
+            grants = await self._identify(request, "read")
+            _check_query_parameters(request, set())
+            return json_response(await self._services.corpora.report(grants, self._deadline()))
+
+    async def _identify(self, request: Request, needed: Access) -> Grants:
+        return await self._services.authenticator.identify(request.headers, needed)
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._clock, self._limits.deadline_seconds)
+
+
+async def _body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
+    """Return the decoded body. Raises InvalidInput: 400, 408, 413, 415."""
+    _check_query_parameters(request, set())
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await read_body(request, max_bytes, JSON)
+    except TimeoutError as error:
+        raise InvalidInput(
+            f"body did not arrive within {BODY_SECONDS:.0f} s: send it at once", code="body_too_slow", status=408
+        ) from error
+    return decode_json(body_type, body)
+
+
+def _check_query_parameters(request: Request, known: set[str]) -> None:
+    """Raise InvalidInput for a parameter that nothing reads: a caller that sends one believes that it does something."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if name not in known:
+            expected = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"query parameter {name[:64]!r} is unknown: expected {expected}", field=name[:64])
+        if names.count(name) > 1:
+            raise InvalidInput(f"query parameter {name} stands twice: expected once", field=name)
+
+
+def _memo_name(request: Request) -> tuple[str, str]:
+    return request.path_params["name"], request.path_params["fingerprint"]

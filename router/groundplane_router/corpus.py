@@ -1,0 +1,57 @@
+"""What `GET /v1/corpus` tells a caller of its own corpus and of the platform's."""
+
+from groundplane.errors import Unavailable
+from groundplane.wire.directory import CorpusEntry
+from groundplane.wire.internal import ShardStatus
+from groundplane.wire.public import CorpusAnswer, CorpusReport
+from groundplane_router.deadline import Deadline
+from groundplane_router.directory import Grants, scope_of
+from groundplane_router.semantic import SemanticMonitor
+from groundplane_router.shards import Shards
+from groundplane_router.vector_space import VectorSpaces, check_same_space
+
+
+class CorpusReports:
+    """Asks both shards for their state."""
+
+    def __init__(self, shards: Shards, spaces: VectorSpaces, monitor: SemanticMonitor) -> None:
+        self._shards = shards
+        self._spaces = spaces
+        self._monitor = monitor
+
+    async def report(self, grants: Grants, deadline: Deadline) -> CorpusAnswer:
+        """Return the state of what the caller may read; a shard that does not answer is not ready, with its detail."""
+        platform = grants.platform
+        return CorpusAnswer(
+            corpus=await self._report(grants.own, deadline),
+            platform=None if platform is None else await self._report(platform, deadline),
+            semantic_active=self._monitor.state.is_active,
+            access=sorted(grants.access),
+        )
+
+    async def _report(self, corpus: CorpusEntry, deadline: Deadline) -> CorpusReport:
+        scope = scope_of(corpus)
+        try:
+            status = await self._shards.status(corpus, deadline)
+        except Unavailable as failure:
+            return CorpusReport(scope=scope, ready=False, detail=failure.detail, incarnation=corpus.incarnation)
+        return CorpusReport(
+            scope=scope,
+            ready=status.ready,
+            detail=status.detail,
+            incarnation=corpus.incarnation,
+            documents=status.documents,
+            chunks=status.chunks,
+            sequence=status.sequence,
+            semantic=await self._is_semantic(status),
+        )
+
+    async def _is_semantic(self, status: ShardStatus) -> bool | None:
+        """Return whether queries to this corpus can be answered by meaning; None while nothing was written to it."""
+        if status.embedding is None:
+            return None
+        try:
+            check_same_space(status.embedding, await self._spaces.own())
+        except Unavailable:
+            return False
+        return self._monitor.state.is_active

@@ -1,0 +1,32 @@
+"""The router's problem documents: those of every program, with what a failed search or a dropped batch adds."""
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from groundplane.process.http import ProblemHandler, problem_of, problem_response
+from groundplane_router.failures import AllDropped, RetrievalUnavailable
+from groundplane_router.request_log import note_problem
+
+CLOSING_CODES = frozenset({"ambiguous_header", "body_too_slow"})
+"""After these the connection cannot be trusted to be at the beginning of a request."""
+
+
+class RouterProblems(ProblemHandler):
+    """The exception handler of the router."""
+
+    async def __call__(self, request: Request, error: Exception) -> Response:
+        """Return the answer for `error`."""
+        self.log_bug(request, error)
+        problem, headers = problem_of(error)
+        match error:
+            case RetrievalUnavailable():
+                problem = msgspec.structs.replace(problem, searched=error.searched)
+            case AllDropped():
+                problem = msgspec.structs.replace(problem, unavailable_detail=error.detail, results=error.results)
+            case _:
+                pass
+        note_problem(request, problem)
+        if problem.code in CLOSING_CODES:
+            headers["Connection"] = "close"
+        return problem_response(problem, headers)
