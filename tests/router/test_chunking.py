@@ -98,6 +98,7 @@ def test_blanks_without_tokens_are_bounded():
     chunks = chunk(" " * 100_000 + "end", WORDPIECE.count)
 
     assert max(len(part.text) for part in chunks) <= 220 * 16
+    assert sum(len(part.text) for part in chunks) < 130_000  # overlaps are bounded too
 
 
 def test_neighbours_overlap():
@@ -163,7 +164,7 @@ def test_long_document_is_cut_at_its_headings():
 
 @pytest.mark.parametrize(
     "text",
-    [">" * 100_000, "> " * 50_000, "- " * 50_000, "[" * 100_000, "# a\n" * 25_000, "Q" * 200_000],
+    [">" * 200_000, "> " * 50_000, "- " * 50_000, "[" * 100_000, "# a\n" * 25_000, "Q" * 200_000],
     ids=["quotes", "spaced-quotes", "lists", "brackets", "headings", "base64"],
 )
 @pytest.mark.timeout(20)

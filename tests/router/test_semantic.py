@@ -262,6 +262,7 @@ async def test_failing_queries_do_not_multiply_probes(bench):
     for _ in range(100):
         made.monitor.report_failure(failure(detail="status_400"))
         await settle()
+        await made.clock.advance(0)
 
     assert made.probe.calls == calls
 
@@ -296,6 +297,31 @@ async def test_small_drift_is_the_same_model(bench):
 
     assert made.probe.calls == 4
     assert made.statuses == ["active"]
+
+
+async def test_slow_drift_ends_as_another_model(bench):
+    """Each step is small, but the stored vectors stay where they are."""
+    made = await bench(GOOD)
+    for step in range(1, 8):
+        drifted = GOOD + 0.08 * step * np.roll(GOOD, 3, axis=1)
+        made.probe.answer = (drifted / np.linalg.norm(drifted, axis=1, keepdims=True)).astype(np.float32)
+        await made.clock.advance(RECHECK + 1)
+
+    assert made.statuses == ["active", "inactive"]
+
+
+async def test_new_outage_begins_with_a_short_pause(bench):
+    """Backoff belongs to one outage: the next one may be over in a second."""
+    made = await bench(failure())
+    for _ in range(10):
+        await made.clock.advance(60)
+    made.probe.answer = GOOD
+    await made.clock.advance(60)
+    made.monitor.report_failure(failure())
+    await settle()
+    await made.clock.advance(0.5)
+
+    assert made.statuses == ["inactive", "active", "inactive", "active"]
 
 
 async def test_state_says_since_when():

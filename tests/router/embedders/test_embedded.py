@@ -150,39 +150,68 @@ async def test_documents_wait_in_small_batches(loaded, monkeypatch):
     assert sizes == [20, 1, 1, 1]
 
 
+async def test_queries_have_the_rank_that_goes_first(loaded, monkeypatch):
+    """The order of the queue is worth nothing if questions are queued as documents are."""
+    ranks: list[int] = []
+    run = loaded._turns.run
+
+    async def noting_run(rank, job):
+        ranks.append(rank)
+        return await run(rank, job)
+
+    monkeypatch.setattr(loaded._turns, "run", noting_run)
+    await loaded.embed(["short"], "document")
+    await loaded.embed(["short"], "query")
+
+    assert ranks == [1, 0]
+
+
 async def test_cancelled_caller_leaves_the_queue_in_order():
-    """A client that hangs up must neither stop the queue nor let two jobs run at once."""
+    """The thread goes on with the job of a client that hung up: nobody may get the next turn before it ends."""
     turns, gate = _Turns(), Gate()
+    order: list[str] = []
+
+    async def take(name, rank):
+        await turns.run(rank, job)
+        order.append(name)
+
     running = asyncio.create_task(turns.run(1, gate))
     await asyncio.to_thread(gate.entered.wait)
-    waiting = asyncio.create_task(turns.run(1, job))
-    last = asyncio.create_task(turns.run(1, job))
+    gone = asyncio.create_task(turns.run(1, job))
+    document = asyncio.create_task(take("document", 1))
     await asyncio.sleep(0)
-
     running.cancel()
-    waiting.cancel()
-    await asyncio.wait([running, waiting])
-    assert not last.done()
+    gone.cancel()
+    await asyncio.wait([running, gone])
+    for _ in range(5):
+        await asyncio.sleep(0)
+    query = asyncio.create_task(take("query", 0))
+    await asyncio.sleep(0)
     gate.opened.set()
+    await asyncio.gather(document, query)
 
-    assert (await last) == 1
+    assert order == ["query", "document"]
     await turns.close()
 
 
-async def test_turn_cancelled_when_it_comes_is_passed_on():
+async def test_turn_cancelled_when_it_comes_is_passed_on(monkeypatch):
     """A turn given to a caller that goes in the same moment would be lost, and with it the queue."""
     turns, gate = _Turns(), Gate()
+    pass_on = turns._pass_on
     running = asyncio.create_task(turns.run(1, gate))
     await asyncio.to_thread(gate.entered.wait)
     second = asyncio.create_task(turns.run(1, job))
     third = asyncio.create_task(turns.run(1, job))
     await asyncio.sleep(0)
 
-    turns._pass_on()  # what happens when the thread gets free …
-    second.cancel()  # … just before the next caller hangs up
+    def pass_on_to_one_who_goes():
+        pass_on()
+        second.cancel()
+
+    monkeypatch.setattr(turns, "_pass_on", pass_on_to_one_who_goes)
     gate.opened.set()
 
-    assert (await third) == 1
+    assert (await asyncio.wait_for(third, 5)) == 1
     await running
     await turns.close()
 

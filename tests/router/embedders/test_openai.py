@@ -117,6 +117,20 @@ async def test_key_is_sent_as_bearer(server, make_embedder):
     assert server.headers["Authorization"] == "Bearer s3cret"
 
 
+async def test_answer_is_asked_for_uncompressed(server, embedder):
+    """A few bytes can unpack to gigabytes, so nothing is ever unpacked."""
+    await embedder.embed(["x"], "query")
+
+    assert server.headers["Accept-Encoding"] == "identity"
+
+
+async def test_connection_that_breaks_once_is_tried_again(server, embedder):
+    """Servers close idle connections, now and then just as the next request sets out."""
+    server.misbehaviour, server.misbehave_times = "broken_off", 1
+
+    assert (await embedder.embed(["x"], "query")).shape == (1, SIZE)
+
+
 async def test_nothing_secret_is_logged_or_raised(server, make_embedder, caplog):
     """Keys and texts must not reach logs, whatever goes wrong."""
     caplog.set_level(logging.DEBUG)
