@@ -174,11 +174,7 @@ def test_an_older_writer_never_answers_again_after_a_second_process_took_over(tm
     first = ShardProcess(tmp_path, dimension=DIMENSION)
     with httpx.Client(timeout=10.0) as client, running(first):
         first.write(client, document(1, 1))
-        second = ShardProcess(
-            tmp_path, dimension=DIMENSION, settings={"GROUNDPLANE_WORK_DIRECTORY": str(tmp_path / "work2")}
-        )
-        second.incarnation = first.incarnation
-        second._signing = first._signing
+        second = first.twin()
         with running(second):
             second.write(client, document(2, 1))
             refused = client.post(

@@ -1,5 +1,6 @@
 """Real shard processes for tests and benchmarks: started from their environment, killed by their process id."""
 
+import copy
 import os
 import signal
 import socket
@@ -70,6 +71,19 @@ class ShardProcess:
         keys.mkdir(mode=0o700, parents=True, exist_ok=True)
         (keys / f"router-{key}.pem").write_bytes(self._signing["read"].public_pem())
         (keys / f"operator-{key}.pem").write_bytes(self._signing["operate"].public_pem())
+
+    def twin(self) -> "ShardProcess":
+        """Return a second process of the same corpus: same keys and store, its own port, log and work directory."""
+        other = copy.copy(self)
+        other.port = free_port()
+        other.url = f"http://127.0.0.1:{other.port}"
+        other.log_path = self.log_path.with_suffix(".twin.log")
+        other._settings = {
+            **self._settings,
+            "GROUNDPLANE_WORK_DIRECTORY": str(self._root / "work" / f"{self.key}-twin"),
+        }
+        other._process = None
+        return other
 
     @property
     def pid(self) -> int:

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -40,11 +42,17 @@ def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None
         timeout_graceful_shutdown=DRAIN_SECONDS,
         backlog=1_024,
     )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _exit)  # uvicorn raises the signal again once it has stopped in order
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve())
     if not server.started:
         raise SystemExit(1)
+
+
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def run_program(start: Callable[[Mapping[str, str]], None]) -> None:
