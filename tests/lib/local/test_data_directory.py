@@ -1,0 +1,122 @@
+"""The data directory is private, and what is made once stays."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from groundplane.errors import InvalidInput
+from groundplane.local.identity import prepare_incarnations, prepare_keys
+from groundplane.local.layout import DataDirectory, Running, write_private
+from groundplane.local.lock import hold_lock
+from groundplane.local.ports import claim_port, free_ports
+from groundplane.local.system import announce, hold_data_directory
+from groundplane.tokens import SigningKey, VerifyingKeys, load_public_key, verify_caller
+from groundplane.wire.names import CorpusKey
+
+ACME, GLOBEX = CorpusKey("t-acme"), CorpusKey("t-globex")
+
+
+@pytest.fixture
+def data(tmp_path):
+    directory = DataDirectory(tmp_path / "data")
+    directory.prepare()
+    return directory
+
+
+def test_directories_are_private_whatever_the_umask(tmp_path):
+    """Keys and documents of all tenants lie there."""
+    before = os.umask(0)
+    try:
+        directory = DataDirectory(tmp_path / "data")
+        directory.prepare()
+        prepare_keys(directory)
+        write_private(directory.directory, b"{}")
+    finally:
+        os.umask(before)
+
+    paths = [directory.root, *directory.root.rglob("*")]
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_dir()}
+    files = {stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_file()}
+    assert (modes, files) == ({0o700}, {0o600})
+
+
+def test_keys_are_made_once_and_fit_together(data):
+    """A restart must not invalidate tokens, and shards must verify the router that signs."""
+    prepare_keys(data)
+    first = SigningKey.load(data.caller_key).id
+    prepare_keys(data)
+
+    key = SigningKey.load(data.caller_key)
+    assert key.id == first
+    token = key.sign_caller("system:serviceaccount:agents:a", now=0, seconds=60)
+    assert verify_caller(token, load_public_key(data.caller_public_key), now=1).subject.endswith(":a")
+    assert VerifyingKeys.load(data.public_keys).ids == [SigningKey.load(data.router_key).id]
+
+
+def test_an_incarnation_is_made_once(data):
+    """Another one would hide every document that was indexed."""
+    first = prepare_incarnations(data, [ACME])
+    second = prepare_incarnations(data, [GLOBEX])
+
+    assert prepare_incarnations(data, [ACME, GLOBEX]) == {**first, **second}
+    assert all(str(uuid.UUID(value)) == value for value in {**first, **second}.values())
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"t-acme": "x"}', b"[]"])
+def test_damaged_incarnations_stop_the_start(data, content):
+    """Making new ones would look like an empty installation."""
+    data.incarnations.write_bytes(content)
+
+    with pytest.raises(InvalidInput, match="restore it"):
+        prepare_incarnations(data, [ACME])
+
+
+HOLD = "import sys; from pathlib import Path; from groundplane.local.lock import hold_lock\nwith hold_lock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+
+
+def test_a_data_directory_is_held_by_one_process(data):
+    """Two supervisors would start two writers for each corpus."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(data.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+
+        with pytest.raises(InvalidInput, match="in use by another groundplane up"), hold_lock(data.lock):
+            pass
+
+        holder.kill()
+        holder.wait()
+        with hold_lock(data.lock):
+            pass
+
+
+def test_what_runs_is_announced_only_while_it_is_held(data):
+    """The other commands must not be sent to a router that has gone."""
+    running = Running(url="http://127.0.0.1:1", pid=1)
+    with hold_data_directory(data):
+        announce(data, running)
+        assert data.read_running() == running
+
+    assert data.read_running() is None
+
+
+def test_a_port_in_use_is_refused_with_what_to_do():
+    """Port 8080 is often taken."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+
+        with pytest.raises(InvalidInput, match="--port 0"):
+            claim_port(holder.getsockname()[1])
+
+
+def test_free_ports_are_different():
+    """Two shards cannot share one."""
+    assert len(set(free_ports(20))) == 20
