@@ -28,6 +28,9 @@ HEADING_TOKENS: Final = 60
 HEADING_CHARS: Final = 200
 """A longer line is no heading: its path would be repeated in every chunk below it."""
 
+MAX_HEADINGS: Final = 20_000
+"""Headings of one document that are looked at; a text that is all headings would fill the memory with their paths."""
+
 PATH_SEPARATOR: Final = " > "
 
 PIECE_CHARS: Final = 32 * 1024
@@ -79,7 +82,7 @@ class Outline:
     """Where the ATX headings of a Markdown text are, and under which of them a place stands."""
 
     def __init__(self, text: str) -> None:
-        """Lines inside code fences and lines longer than `HEADING_CHARS` are no headings."""
+        """Lines inside code fences, lines longer than `HEADING_CHARS` and what follows `MAX_HEADINGS` are no headings."""
         self._text = text
         self._starts: list[int] = []
         self._ends: list[int] = []
@@ -87,6 +90,8 @@ class Outline:
         self.is_markdown = False
         fence: str | None = None
         for line in _LINE.finditer(text):
+            if len(self._starts) == MAX_HEADINGS:
+                break
             content = line.group().rstrip("\r\n")
             if mark := _FENCE.match(content):
                 self.is_markdown = True

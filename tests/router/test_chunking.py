@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundplane.errors import InvalidInput
-from groundplane_router.chunking import PIECE_CHARS, ChunkLimits, chunk
+from groundplane_router.chunking import MAX_HEADINGS, PIECE_CHARS, ChunkLimits, chunk
 from groundplane_router.embedders.wordpiece import WordPiece
 
 WORDPIECE = WordPiece.bundled()
@@ -171,6 +171,13 @@ def test_long_document_is_cut_at_its_headings():
 def test_hostile_text_does_not_stop_the_router(text):
     """Nested quotes alone took the Markdown parser 23 s for 200 KB, with the interpreter locked for every tenant."""
     assert chunk("# T\n\n" + text, WORDPIECE.count)[-1].end == len(text) + 5
+
+
+def test_headings_looked_at_are_bounded():
+    """Eight megabytes of headings would otherwise keep two million paths in memory."""
+    chunks = chunk("".join(f"# {number}\n" for number in range(MAX_HEADINGS + 5_000)), words)
+
+    assert chunks[-1].heading == str(MAX_HEADINGS - 1)
 
 
 def test_lone_surrogate_is_refused():

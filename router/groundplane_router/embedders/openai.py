@@ -102,21 +102,22 @@ class OpenAiEmbedder:
     async def _embed_batch(self, texts: Sequence[str], deadline: float) -> Vector:
         body = msgspec.json.encode(self._request(texts))
         limit = BYTES_PER_ANSWER + len(texts) * BYTES_PER_TEXT
-        for attempt in range(MAX_ATTEMPTS):
+        attempt = 0
+        while True:
+            attempt += 1
             try:
                 status, retry_after, answer = await self._post(body, limit=limit)
             except _BrokenOff:
-                if attempt > 0:
+                if attempt > 1:
                     raise
                 continue  # an idle connection that the server closed as we used it
             if status == 200:
                 return parse_answer(self._decoder, answer, count=len(texts))
-            pause = max(FIRST_PAUSE_SECONDS * 2**attempt * self._rng.uniform(0.5, 1.5), retry_after)
-            last = attempt == MAX_ATTEMPTS - 1 or self._clock.monotonic() + pause >= deadline
-            if status not in RETRIED_STATUSES or last:
+            pause = max(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * self._rng.uniform(0.5, 1.5), retry_after)
+            is_last = attempt == MAX_ATTEMPTS or self._clock.monotonic() + pause >= deadline
+            if is_last or status not in RETRIED_STATUSES:
                 raise _status_error(status, answer)
             await self._clock.sleep(pause)
-        raise AssertionError("the last attempt returns or raises")
 
     def _request(self, texts: Sequence[str]) -> dict[str, object]:
         request: dict[str, object] = {"model": self._settings.model, "input": list(texts), "encoding_format": "float"}

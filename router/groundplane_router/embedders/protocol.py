@@ -19,7 +19,8 @@ class Embedder(Protocol):
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> Vector:
         """Return float32 (len(texts), native size), row i for text i, unfitted and not normalised.
 
-        Queries overtake documents. Raises Unavailable with reason `embed_error`; never answers some of the texts.
+        Queries overtake documents. Of a text longer than the model takes only the front counts; chunks are made to fit.
+        Raises Unavailable with reason `embed_error`; never answers some of the texts.
         """
 
     def count_tokens(self, text: str) -> int:
