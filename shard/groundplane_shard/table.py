@@ -88,7 +88,9 @@ class Pin:
         Exact without a vector index; with one, candidates are approximate and their distances exact. `where` is applied
         before candidates are taken.
         """
-        query = self._chunks.query().nearest_to(vector).distance_type("cosine").nprobes(_PROBED_PARTITIONS)
+        query = self._chunks.query().nearest_to(vector).distance_type("cosine")
+        # No maximum: behind a narrow filter the nearest partitions may hold fewer than `limit` rows.
+        query = query.minimum_nprobes(_PROBED_PARTITIONS).maximum_nprobes(0)
         # Without refinement, fully indexed rows come with the doubled, quantised distance (lancedb issue 3530).
         query = query.refine_factor(_REFINED_PER_ROW).limit(limit).select([*CHUNK_COLUMNS, DISTANCE_COLUMN])
         return await _rows(query, where)
@@ -198,7 +200,7 @@ class Table:
         """Compact, index and clean up what is due; true when there is a newer version: pin it, release the old pin.
 
         Call it after every merge, and again after that release: only then can the files go that the old version held.
-        Compaction rewrites rows and their indexes: half a second to two at 100,000 rows.
+        Compaction rewrites rows and their indexes: some seconds at 100,000 rows, in LanceDB's threads.
         """
         async with self._complete():
             before = await self._versions()
@@ -218,7 +220,7 @@ class Table:
         Holds the lock for as long as linking takes. Where it fails, `directory` may hold a part: remove it.
         """
         async with self._complete():
-            await asyncio.to_thread(shutil.copytree, self._directory, directory, copy_function=_link)
+            await asyncio.to_thread(shutil.copytree, self._directory, directory, copy_function=os.link)
 
     @asynccontextmanager
     async def _complete(self) -> AsyncIterator[None]:
@@ -331,11 +333,3 @@ def _deleted_share(stats: Any) -> float:
     """Return the share of stored rows that are deleted, in [0, 1]; LanceDB's lengths count deleted rows too."""
     stored = stats["fragment_stats"]["lengths"]["mean"] * stats["fragment_stats"]["num_fragments"]
     return 1 - stats["num_rows"] / stored if stored else 0.0
-
-
-def _link(source: str, target: str) -> None:
-    """Hard-link a file; the version hint, which is no truth and may be rewritten, is copied."""
-    if source.endswith(".json"):
-        shutil.copy2(source, target)
-    else:
-        os.link(source, target)
