@@ -131,7 +131,8 @@ class Model:
             if isinstance(operation, StoredDocument):
                 self.documents[operation.doc_id] = operation, sequence
                 self.document_sequence = sequence
-            elif isinstance(operation, StoredDelete) and self.documents.pop(operation.doc_id, None):
+            elif isinstance(operation, StoredDelete) and operation.doc_id in self.documents:
+                del self.documents[operation.doc_id]
                 self.document_sequence = sequence
 
     def statistics(self, terms: Sequence[str]) -> Statistics:
