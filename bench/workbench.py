@@ -1,7 +1,9 @@
-"""Rows and raw tables that several measures share, made when first asked for, in a directory that goes away."""
+"""Rows, raw tables and processes that several measures share, made when first asked for, in a directory that goes away."""
 
 import shutil
 import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +11,7 @@ from types import TracebackType
 from bench.corpus import Corpus, Query, Rows
 from bench.measure import Plan
 from bench.raw import RawTable
+from bench.shard import BenchShard, running
 
 SMALL, LARGE, QUERIES = 10_000, 100_000, 400
 
@@ -21,6 +24,8 @@ class Workbench:
         self.directory = Path(tempfile.mkdtemp(prefix="groundplane-bench-"))
         self.corpus = Corpus(seed)
         self._tables: dict[str, RawTable] = {}
+        self._processes = ExitStack()
+        self._shard_small: BenchShard | None = None
 
     def __enter__(self) -> "Workbench":
         """Return this workbench."""
@@ -28,6 +33,7 @@ class Workbench:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Close and remove everything."""
+        self._processes.close()
         for table in self._tables.values():
             table.close()
         shutil.rmtree(self.directory)
@@ -67,6 +73,23 @@ class Workbench:
     def raw_to_write(self, name: str) -> RawTable:
         """Return a new baseline over `small` that may be written to."""
         return self._table(f"write-{name}", self.small, is_indexed=True)
+
+    def shard_small(self) -> BenchShard:
+        """Return a running shard over `small`, its rows flushed into the base."""
+        if self._shard_small is None:
+            shard = BenchShard(self.directory / "shard-small")
+            self._processes.enter_context(running(shard))
+            shard.load(self.small)
+            shard.snapshot()
+            self._shard_small = shard
+        return self._shard_small
+
+    @contextmanager
+    def new_shard(self, name: str, settings: Mapping[str, str] | None = None) -> Iterator[BenchShard]:
+        """Run a new, empty shard for a block."""
+        shard = BenchShard(self.directory / f"shard-{name}", settings)
+        with running(shard):
+            yield shard
 
     def _table(self, name: str, rows: Rows, *, is_indexed: bool) -> RawTable:
         if name not in self._tables:
