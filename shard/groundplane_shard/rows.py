@@ -182,7 +182,10 @@ def check_text(text: str, field: str, max_characters: int) -> str:
 
 
 def canonical_json(text: bytes | str) -> bytes:
-    """Return JSON with sorted keys and no white space, so that the table's binary JSON gives back the same bytes."""
+    """Return JSON with sorted keys and no white space, so that the table's binary JSON gives back the same bytes.
+
+    Raises what msgspec raises for text that is not JSON.
+    """
     return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
 
 
@@ -237,24 +240,24 @@ def _canonical_metadata(metadata: bytes) -> bytes:
         value = msgspec.json.decode(metadata)
         if not isinstance(value, dict):
             raise InvalidInput("metadata is not a JSON object: expected one", field="metadata")
-        _check_depth(value, MAX_METADATA_DEPTH)
+        _check_value(value, MAX_METADATA_DEPTH)
         return canonical_json(metadata)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput("metadata cannot be read: expected a JSON object", field="metadata") from error
-    except OverflowError as error:
+
+
+def _check_value(value: Any, depth: int) -> None:
+    """Refuse what would not come back from the table as it is: nesting below `depth` levels, integers beyond 64 bits."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise InvalidInput(
             "metadata holds an integer beyond 64 bits: expected a smaller one, or text", field="metadata"
-        ) from error
-
-
-def _check_depth(value: Any, depth: int) -> None:
-    """Refuse objects and lists nested deeper than `depth` levels."""
+        )
     if not isinstance(value, (dict, list)):
         return
     if depth == 0:
         raise InvalidInput(f"metadata is nested deeper than {MAX_METADATA_DEPTH} levels: flatten it", field="metadata")
     for child in value.values() if isinstance(value, dict) else value:
-        _check_depth(child, depth - 1)
+        _check_value(child, depth - 1)
 
 
 def _prepare_memo(memo: PutMemo) -> StoredMemo:
