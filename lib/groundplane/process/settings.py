@@ -5,7 +5,7 @@ The docs table and the chart's values are compared with these structs by a test.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -68,10 +68,18 @@ def _shown_default(field: msgspec.structs.FieldInfo) -> str:
     return "" if field.default is None else str(field.default)
 
 
+def _without_none(hint: Any) -> Any:
+    """Return `hint` without None: an empty variable is unset, and msgspec takes no bounds on `int | None`."""
+    members = tuple(member for member in get_args(hint) if member is not type(None))
+    return Union[members] if type(None) in get_args(hint) else hint  # noqa: UP007 - the members are known at run time only
+
+
 def _meta_of(settings_type: type[msgspec.Struct], name: str) -> tuple[dict[str, Any], Any]:
     hint = get_type_hints(settings_type, include_extras=True)[name]
     if get_origin(hint) is Annotated:
         for extra in get_args(hint)[1:]:
             if isinstance(extra, msgspec.Meta) and extra.extra and "variable" in extra.extra:
-                return {**extra.extra, "help": extra.description or ""}, hint
+                return {**extra.extra, "help": extra.description or ""}, Annotated[
+                    _without_none(get_args(hint)[0]), extra
+                ]
     raise TypeError(f"{settings_type.__name__}.{name} is not annotated with setting(...)")
