@@ -99,7 +99,9 @@ class Model:
     def applied(self, record: Record, state_sequence: int) -> None:
         """A process whose state holds `state_sequence` applies a record."""
         require(record.sequence == state_sequence + 1, "I3 records apply in order", record.sequence, state_sequence)
-        require(record.sequence <= len(self.truth), "I1 nothing becomes visible that is not in the log", record.sequence)
+        require(
+            record.sequence <= len(self.truth), "I1 nothing becomes visible that is not in the log", record.sequence
+        )
         if record.kind is Kind.BATCH:
             true = self.truth[record.sequence - 1].record
             require(record.payload == true.payload, "I2 replay gives what the first run gave", record.sequence)

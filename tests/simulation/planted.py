@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
-from tests.simulation.world import ANY_VERSION, LAYOUT
-
 from groundplane.errors import OutcomeUnknown, Unavailable
 from groundplane_shard.log import (
     Committed,
@@ -27,6 +25,7 @@ from groundplane_shard.log import (
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log import record as record_codec
 from groundplane_shard.log.record import Encoded, Position
+from tests.simulation.world import ANY_VERSION, LAYOUT
 
 
 def _take_over_without_barrier(self: Replica, witness: Any = None) -> ops.Steps[Writer]:
@@ -108,12 +107,14 @@ def _next_record_or_a_later_one(self: Replica) -> ops.Steps[Encoded | None]:
 def _append_without_waiting(self: Writer, payload: bytes, *, embedding_id: bytes = bytes(16)) -> ops.Steps[Any]:
     batch = self._next_batch(payload, embedding_id)
     result = yield ops.Create(LAYOUT.record(batch.record.sequence), batch.data)
-    if isinstance(result, ops.Stored | ops.Unknown):
-        yield ops.Apply(batch.record, batch.position)
+    if isinstance(result, ops.Unknown):
         self.position = batch.position  # the next record is sent whatever became of this one
-    if isinstance(result, ops.Stored):
-        return _committed(batch)
-    raise OutcomeUnknown("not waited for") if isinstance(result, ops.Unknown) else Unavailable("not stored")
+        raise OutcomeUnknown("not waited for")
+    if not isinstance(result, ops.Stored):
+        raise Unavailable("not stored")
+    yield ops.Apply(batch.record, batch.position)
+    self.position = batch.position
+    return _committed(batch)
 
 
 def _append_acknowledged_before_apply(

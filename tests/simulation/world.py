@@ -10,12 +10,11 @@ import random
 from collections.abc import Callable, Generator
 from typing import Any
 
-from tests.simulation.model import Model, Violation, pack, unpack
-
 from groundplane.errors import CorruptData, InvalidInput, OutcomeUnknown, Superseded, Unavailable
 from groundplane_shard.log import Identity, Layout, LocalFile, Replica, Writer
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log.record import Position
+from tests.simulation.model import Model, Violation, pack, unpack
 
 LAYOUT = Layout("t-simulated", "00000000-0000-4000-8000-000000000001")
 PROCESSES = 4
@@ -25,17 +24,32 @@ Lane = Generator[ops.Operation, Any, None]
 
 
 class Rates:
-    """How rough this seed's world is: drawn once, so that seeds differ in kind and not only in detail."""
+    """How rough this seed's world is: drawn once, so that seeds differ in kind and not only in detail.
+
+    Chances are per operation. `at_barrier` multiplies freezes and crashes between the end of the log and the barrier: the
+    moment is short, and what must not happen there is rare.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         self.lost = rng.choice((0.0, 0.04, 0.12))
         self.late = rng.choice((0.0, 0.03, 0.08))
         self.conflict = rng.choice((0.0, 0.04))
+        self.outage = rng.choice((0.0, 0.006))
         self.freeze = rng.choice((0.0, 0.015, 0.04))
         self.crash = rng.choice((0.0, 0.004, 0.012))
         self.take_over = rng.choice((0.05, 0.15, 0.4))
         self.keep = rng.choice((1, 1, 2, 3))
+        self.records_per_snapshot = rng.choice((1, 2, 5))
         self.longest_freeze = rng.choice((60, 250))
+        self.at_barrier = 8
+        if rng.random() < 0.33:
+            self._stall_take_overs()
+
+    def _stall_take_overs(self) -> None:
+        """Make it likely that a take-over sleeps while another process takes over, publishes and collects."""
+        self.lost = self.late = self.conflict = self.outage = self.crash = 0.0
+        self.freeze, self.at_barrier, self.longest_freeze = 0.01, 60, 600
+        self.take_over, self.keep, self.records_per_snapshot = 0.1, 1, 3
 
 
 class Process:
@@ -50,6 +64,7 @@ class Process:
             tuple[Lane, ops.Operation, Any]
         ] = []  # generator, operation it waits for, answer already there
         self.frozen_until = 0
+        self.cut_off_until = 0  # until this step none of its requests is answered
 
 
 class World:
@@ -95,8 +110,8 @@ class World:
         if answer is None:
             answer = self._perform_with_faults(operation, process)
             fate = self.rng.random()
-            if isinstance(operation, ops.Replace) and process.writer is None:
-                fate /= 6  # the moment between the raised epoch and the barrier is short and worth more trouble
+            if isinstance(operation, ops.List) and process.writer is None:
+                fate /= self.rates.at_barrier
             if fate < self.rates.crash:
                 self._crash(process)
                 return
@@ -183,7 +198,11 @@ class World:
         self.store_operations += 1
         is_write = not isinstance(operation, ops.Get | ops.List | ops.Verify)
         fate, rates = self.rng.random(), self.rates
-        if fate < rates.lost:
+        if fate < rates.outage:
+            process.cut_off_until = self.step_number + self.rng.randrange(30, 200)
+            self.trace(f"{process.name} is cut off until {process.cut_off_until}")
+            self.count("outage")
+        if fate < rates.lost or process.cut_off_until > self.step_number:
             if self.rng.random() < 0.5:
                 self._perform(operation, f"{process.name} (answer lost)")
             return ops.Unknown("lost")
@@ -273,7 +292,7 @@ class World:
                 lane.close()
         while self.late:
             self._perform(self.late.pop(), "late")
-        self.rates.lost = self.rates.late = self.rates.conflict = 0.0
+        self.rates.lost = self.rates.late = self.rates.conflict = self.rates.outage = 0.0
         self._check_fresh_process()
         manifest = self.model.manifest
         if manifest is not None and (len(manifest.snapshots) > 1 or (manifest.snapshots and not manifest.log_floor)):
@@ -347,7 +366,8 @@ def _append_until_unknown(world: World, process: Process, writer: Writer) -> Lan
         except OutcomeUnknown:
             world.trace(f"{process.name} {payload!r}: outcome unknown")
             world.count("unknown outcome")
-            return
+            if writer.stopped is not None:
+                return
         except Unavailable:
             world.trace(f"{process.name} {payload!r}: failed")
             world.model.fail(payload)
@@ -365,7 +385,7 @@ def manifest_lane(world: World, process: Process) -> Lane:
         if (
             writer is None
             or writer.stopped is not None
-            or process.position.sequence <= writer.manifest.newest_sequence + 2
+            or process.position.sequence <= writer.manifest.newest_sequence + world.rates.records_per_snapshot
         ):
             continue
         try:

@@ -42,8 +42,8 @@ class Witness(msgspec.Struct, frozen=True):
 class Replica:
     """One process's view of a log. `open` first; then `follow` as often as wanted; `take_over` makes the writer.
 
-    After OutcomeUnknown or a cut-off append, `open` and `take_over` again on the same object: it remembers the epoch
-    that it held, so it stops if another process took over meanwhile.
+    After OutcomeUnknown or a cut-off append, `open` and `take_over` again on the same object: it remembers that it was
+    the writer, so it stops if another process took over meanwhile.
     """
 
     def __init__(self, identity: Identity, *, keep_snapshots: int = 3) -> None:
@@ -54,7 +54,7 @@ class Replica:
         self._keep_snapshots = keep_snapshots
         self._barriers: set[Seq] = set()
         self._damaged: set[str] = set()  # upload ids of snapshots that did not verify
-        self._held_epoch: Epoch | None = None
+        self._was_writer = False  # whether this process ever raised the epoch
 
     @property
     def manifest(self) -> Manifest:
@@ -224,17 +224,17 @@ class Replica:
             )
 
     def _raise_epoch(self) -> Steps[Epoch]:
-        seen = self.manifest.epoch
-        if self._held_epoch is not None and seen != self._held_epoch:
-            raise _lost_race(seen, self._held_epoch)
+        seen, own = self.manifest, self.cell.identity.writer_id
+        if self._was_writer and seen.writer_id != own:
+            raise _lost_race(seen.epoch, seen.epoch - 1)
 
         def decide(base: Manifest) -> Manifest:
-            if base.epoch != seen:
-                raise _lost_race(base.epoch, seen)
-            return msgspec.structs.replace(base, epoch=Epoch(seen + 1))
+            if base.epoch != seen.epoch and base.writer_id != own:  # an own try may arrive late
+                raise _lost_race(base.epoch, seen.epoch)
+            return msgspec.structs.replace(base, epoch=Epoch(base.epoch + 1))
 
         manifest = yield from self.cell.change(decide)
-        self._held_epoch = manifest.epoch
+        self._was_writer = True
         return manifest.epoch
 
     def _place_barrier(self, epoch: Epoch) -> Steps[Encoded]:
