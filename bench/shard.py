@@ -12,12 +12,12 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-from tests.support.processes import ANALYSER_ID, ShardProcess
 
 from bench.corpus import DIMENSION, Query, Rows
 from groundplane.analysis import Analyser
 from groundplane.tokens import Right
 from groundplane.wire.internal import ChunkInput, Operation, ReplaceDocument, SearchAnswer, SearchRequest, ShardStatus
+from tests.support.processes import ANALYSER_ID, ShardProcess
 
 BATCH = 500
 WINDOW = 20  # of a question with k = 5

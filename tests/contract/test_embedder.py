@@ -5,12 +5,12 @@ import random
 
 import numpy as np
 import pytest
-from tests.fakes.embedding_server import EmbeddingServer
 
 from groundplane.errors import Unavailable
 from groundplane.process.clock import SystemClock
 from groundplane_router.embedders import EmbeddingService, EmbeddingSettings, build_embedder, select_format
 from groundplane_router.semantic import SemanticMonitor, SemanticOptions
+from tests.fakes.embedding_server import EmbeddingServer
 
 TEXTS = ["a short text", "Ünïcode 中文 😀", "x" * 5000, "two\nlines", "a short text"]
 

@@ -8,7 +8,6 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
-from tests.support.processes import ANALYSER_ID, ShardProcess, running
 
 from groundplane.tokens import SigningKey, capability_audience
 from groundplane.wire.internal import (
@@ -22,6 +21,7 @@ from groundplane.wire.internal import (
     StoredDocument,
 )
 from groundplane.wire.names import CorpusKey, Incarnation
+from tests.support.processes import ANALYSER_ID, ShardProcess, running
 
 pytestmark = pytest.mark.process
 

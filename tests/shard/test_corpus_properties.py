@@ -8,13 +8,13 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.shard.corpus_model import Model, batches, decoded, everything, queries, request
 
 from groundplane.wire.internal import SearchRequest
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.payload import decode, encode
 from groundplane_shard.rows import StoredOperation
 from groundplane_shard.view import View
+from tests.shard.corpus_model import Model, batches, decoded, everything, queries, request
 
 PROBE = request("pump", "leak", "東京", vector=(1, 0.5, 0))
 ENGINES = {"exact": 1 << 30, "indexed": 0}

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.shard.corpus_model import deletes, documents, stored
 
 from groundplane.errors import CorruptData
 from groundplane.wire.public import Basis, ScopeBasis
 from groundplane_shard.payload import decode, encode
 from groundplane_shard.rows import StoredDelete, StoredDocument, StoredMemo, StoredMemoDelete, StoredOperation
+from tests.shard.corpus_model import deletes, documents, stored
 
 BASIS = Basis(tenant=ScopeBasis(incarnation="0" * 8 + "-0000-0000-0000-" + "0" * 12, sequence=7))
 memos = st.sampled_from([StoredMemo("n", "f", b'{"a":1}', BASIS), StoredMemoDelete("n'", "東")])

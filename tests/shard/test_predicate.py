@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.shard.table_rows import chunk_rows
 
 from groundplane.wire.filters import And, Eq, Filter, Gt, Gte, In, Lt, Lte, Ne, Not, Or, Prefix
 from groundplane_shard.predicate import DocumentFields, compile_predicate, documents_sql, memos_sql, to_sql
 from groundplane_shard.schema import canonical_metadata
 from groundplane_shard.table import Table
+from tests.shard.table_rows import chunk_rows
 
 KEYS = ["a", "b", "a.b", "a'b", 'a"b', "a\\b", "$", "$.a", "[0]", "0", "-1", "*", " ", "é", "\x00", "a') OR true --"]
 STRINGS = [

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shard.corpus_model import ANALYSER, EMBEDDING, replace, stored, vector_bytes
 
 from groundplane.errors import InvalidInput
 from groundplane.wire.internal import ChunkInput, DeleteDocument, DeleteMemo, PutMemo, ReplaceDocument
@@ -21,6 +20,7 @@ from groundplane_shard.rows import (
     prepare_operation,
     unit_vectors,
 )
+from tests.shard.corpus_model import ANALYSER, EMBEDDING, replace, stored, vector_bytes
 
 ONE = vector_bytes(1, 0, 0)
 PLAIN = replace("a", ["pump leak"], [(1, 0, 0)])

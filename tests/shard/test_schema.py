@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.shard.table_rows import chunk_rows
 
 from groundplane.errors import InvalidInput
 from groundplane.wire.public import MAX_METADATA_BYTES, MAX_METADATA_DEPTH
 from groundplane_shard.schema import canonical_metadata
 from groundplane_shard.table import Table
+from tests.shard.table_rows import chunk_rows
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.shard.table_rows import chunk_rows, memo_rows
 
 from groundplane.errors import CorruptData, Unavailable
 from groundplane_shard import table as table_module
 from groundplane_shard.schema import CHUNK_COLUMNS, MEMO_SCHEMA
 from groundplane_shard.table import MAX_FRAGMENTS, Pin, Table
+from tests.shard.table_rows import chunk_rows, memo_rows
 
 QUERY = np.array([1.0, 0.0], dtype=np.float32)
 HOSTILE_IDS = ["it's", "''", "\\'", 'a"b', "' OR true --", "x') OR ('1'='1", "é😀", "a\x00b", "%", "a\nb"]

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakes.answers import ground_answer
 
 from groundplane.client import (
     ClientOptions,
@@ -21,6 +20,7 @@ from groundplane.client import (
 from groundplane.client.calls import Reply
 from groundplane.wire.names import Reason
 from groundplane.wire.public import DocumentResult, GroundRequest, Problem
+from tests.fakes.answers import ground_answer
 
 READ, WRITE = calls.ground("why", {}), calls.delete_document("a")
 OPTIONS = ClientOptions(retries=2, max_wait_seconds=5)

@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from tests.fakes.answers import ground_answer
 
 from groundplane.client import (
     AsyncClient,
@@ -18,6 +17,7 @@ from groundplane.client import (
     WriteOutcomeUnknown,
 )
 from groundplane.wire.public import IndexAnswer, WriteAnswer
+from tests.fakes.answers import ground_answer
 
 DEFAULT = ClientOptions()
 Handler = Callable[[httpx.Request], httpx.Response]

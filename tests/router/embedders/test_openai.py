@@ -6,12 +6,12 @@ import random
 
 import numpy as np
 import pytest
-from tests.fakes.embedding_server import EmbeddingServer
 
 from groundplane.errors import InvalidInput, Unavailable
 from groundplane.process.clock import SystemClock
 from groundplane_router.embedders import EmbeddingService, EmbeddingSettings, Refused, select_format
 from groundplane_router.embedders.openai import OpenAiEmbedder, embeddings_url
+from tests.fakes.embedding_server import EmbeddingServer
 
 SIZE = 32
 
