@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 
-from groundplane_router.grep.keywords import Keyword, fold
+from groundplane_router.grep.folding import fold
+from groundplane_router.grep.keywords import Keyword
 
 _CUT = "…"
 

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from groundplane_router.grep.folding import continues_word, fold
+
 MAX_KEYWORDS: Final = 32
 MAX_KEYWORD_CHARS: Final = 64
 _MAX_BAR: Final = 5
@@ -75,18 +77,6 @@ def parse_keywords(question: str) -> Keywords:
                 return Keywords(tuple(found.values()))
             found.setdefault(keyword.text, keyword)
     return Keywords(tuple(found.values()))
-
-
-def fold(text: str) -> str:
-    """Return `text` without differences of letter case: STRASSE and Straße become one. Folds character by character."""
-    return text.casefold()
-
-
-def continues_word(neighbour: str | bytes) -> bool:
-    """Say whether one character (of text or of ASCII bytes; empty at an edge) belongs to a word beside it."""
-    if neighbour.isalnum():
-        return True
-    return isinstance(neighbour, str) and not neighbour.isascii() and unicodedata.category(neighbour).startswith("M")
 
 
 def _runs(text: str, shape: re.Pattern[str]) -> Iterator[str]:

@@ -1,16 +1,17 @@
 """Finding keywords in the blocks of one file, and choosing the passages that are worth showing.
 
-ASCII blocks, which most are, are folded and searched as bytes. Others are decoded (bytes that are not UTF-8 become
-U+FFFD) and folded by Unicode's rules. The cost is that of one `find` a keyword: no regular expression sees the text.
+Text stays UTF-8 bytes from the file to the match. The cost is that of folding and one `find` a keyword: no regular
+expression sees the text, and none of it is decoded but the characters beside a match.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import AnyStr, NamedTuple
+from typing import NamedTuple
 
 from groundplane_router.grep.blocks import Block, read_blocks
 from groundplane_router.grep.budget import Budget, GrepLimits
 from groundplane_router.grep.excerpt import render_excerpt
-from groundplane_router.grep.keywords import Keyword, Keywords, continues_word, fold
+from groundplane_router.grep.folding import fold_utf_8, is_word_after, is_word_before
+from groundplane_router.grep.keywords import Keyword, Keywords
 
 _SNIFFED_BYTES = 8 << 10
 _SHARED = 2  # two passages whose centres are no farther apart show a segment twice
@@ -35,8 +36,9 @@ class Scan(NamedTuple):
 
 
 class Needle(NamedTuple):
-    """A keyword as the bit it sets in masks."""
+    """A keyword as what is searched for and the bit it sets in masks."""
 
+    literal: bytes
     bit: int
     keyword: Keyword
 
@@ -63,13 +65,8 @@ def scan_file(read: Callable[[], bytes], keywords: Keywords, budget: Budget) -> 
 
 def scan_block(block: Block, keywords: Keywords, limits: GrepLimits) -> Scan:
     """Return what a block holds."""
-    needles = [Needle(1 << index, keyword) for index, keyword in enumerate(keywords.items)]
-    if block.text.isascii():
-        literals = [(needle, needle.keyword.text.encode()) for needle in needles if needle.keyword.text.isascii()]
-        seen, segments = _locate(block.text.lower(), literals, b"\n", keywords)
-    else:
-        folded = fold(block.text.decode("utf-8", "replace"))
-        seen, segments = _locate(folded, [(needle, needle.keyword.text) for needle in needles], "\n", keywords)
+    needles = [Needle(keyword.text.encode(), 1 << index, keyword) for index, keyword in enumerate(keywords.items)]
+    seen, segments = _locate(fold_utf_8(block.text), needles, keywords)
     centres = _passages(block, segments, keywords)
     best = best_apart(centres, limits.max_hits_per_file)
     return Scan(seen, _with_excerpts(best, block, keywords, limits.max_excerpt_chars))
@@ -86,47 +83,45 @@ def best_apart(passages: Iterable[Passage], most: int) -> list[Passage]:
     return chosen
 
 
-def _locate(
-    text: AnyStr, literals: list[tuple[Needle, AnyStr]], newline: AnyStr, keywords: Keywords
-) -> tuple[int, dict[int, int]]:
+def _locate(text: bytes, needles: list[Needle], keywords: Keywords) -> tuple[int, dict[int, int]]:
     """Return the mask of all keywords in `text` and, if they reach the bar together, the mask of each segment."""
-    found = [(needle, literal, _next_match(text, literal, needle.keyword, 0)) for needle, literal in literals]
-    present = [(needle, literal, first) for needle, literal, first in found if first >= 0]
-    seen = sum(needle.bit for needle, _, _ in present)
+    found = [(needle, _next_match(text, needle, 0)) for needle in needles]
+    present = [(needle, first) for needle, first in found if first >= 0]
+    seen = sum(needle.bit for needle, _ in present)
     segments: dict[int, int] = {}
     if keywords.weight(seen) >= keywords.bar:
-        for needle, literal, first in present:
-            for segment in _segments_with(text, literal, newline, needle.keyword, first):
+        for needle, first in present:
+            for segment in _segments_with(text, needle, first):
                 segments[segment] = segments.get(segment, 0) | needle.bit
     return seen, segments
 
 
-def _segments_with(text: AnyStr, literal: AnyStr, newline: AnyStr, keyword: Keyword, first: int) -> Iterator[int]:
+def _segments_with(text: bytes, needle: Needle, first: int) -> Iterator[int]:
     """Yield the ordinals, ascending, of the segments in which the keyword begins; it does so at `first` first."""
     segment = counted = 0
     at = first
     while at >= 0:
-        segment += text.count(newline, counted, at)
+        segment += text.count(b"\n", counted, at)
         counted = at
         yield segment
-        end = text.find(newline, at)
-        at = _next_match(text, literal, keyword, end) if end >= 0 else -1
+        end = text.find(b"\n", at)
+        at = _next_match(text, needle, end) if end >= 0 else -1
 
 
-def _next_match(text: AnyStr, literal: AnyStr, keyword: Keyword, start: int) -> int:
+def _next_match(text: bytes, needle: Needle, start: int) -> int:
     """Return where the keyword next stands as a word, from `start` on; -1 if nowhere."""
-    at = text.find(literal, start)
-    while at >= 0 and not _stands_as_word(text, at, at + len(literal), keyword):
-        at = text.find(literal, at + 1)
+    at = text.find(needle.literal, start)
+    while at >= 0 and not _stands_as_word(text, at, needle):
+        at = text.find(needle.literal, at + 1)
     return at
 
 
-def _stands_as_word(text: AnyStr, start: int, end: int, keyword: Keyword) -> bool:
-    if keyword.is_anywhere:
+def _stands_as_word(text: bytes, start: int, needle: Needle) -> bool:
+    if needle.keyword.is_anywhere:
         return True
-    if start and continues_word(text[start - 1 : start]):
+    if is_word_before(text, start):
         return False
-    return not (keyword.is_identifier and continues_word(text[end : end + 1]))
+    return not (needle.keyword.is_identifier and is_word_after(text, start + len(needle.literal)))
 
 
 def _passages(block: Block, segments: dict[int, int], keywords: Keywords) -> Iterator[Passage]:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from groundplane_router.grep.budget import Budget, GrepLimits
 from groundplane_router.grep.excerpt import cut_around, unfolded_position
-from groundplane_router.grep.keywords import Keywords, continues_word, fold, parse_keywords
+from groundplane_router.grep.folding import continues_word, fold
+from groundplane_router.grep.keywords import Keywords, parse_keywords
 from groundplane_router.grep.scan import Scan, scan_file
 
 WORDS = [
