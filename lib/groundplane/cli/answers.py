@@ -72,12 +72,15 @@ def ground_notes(answer: GroundAnswer) -> list[str]:
 
 def _headline(answer: GroundAnswer) -> Text:
     status = (answer.status, _STATUS_STYLE[answer.status])
-    facts = _facts(semantic=answer.semantic, total_ms=answer.timing_ms.total)
+    semantic = None if answer.tier == "memo" else answer.semantic
+    facts = _facts(semantic=semantic, total_ms=answer.timing_ms.total)
     return Text.assemble(status, f" · {_TIER_TEXT[answer.tier]}", facts)
 
 
-def _facts(*, semantic: bool, total_ms: float) -> str:
-    return f" · semantic {'on' if semantic else 'off'} · {total_ms:.0f} ms"
+def _facts(*, semantic: bool | None, total_ms: float) -> str:
+    """Return what else is worth the first line; `semantic` is None where meaning had no part in the answer."""
+    shown = {True: " · semantic on", False: " · semantic off", None: ""}[semantic]
+    return f"{shown} · {total_ms:.0f} ms"
 
 
 def _print_hits(console: Console, hits: list[Hit]) -> None:
@@ -94,7 +97,7 @@ def _print_hits(console: Console, hits: list[Hit]) -> None:
             )
         )
         for line in _hit_lines(console, hit):
-            console.print(Padding(line, (0, 0, 0, INDENT)))
+            console.print(Padding(line, (0, 0, 0, INDENT), expand=False))
 
 
 def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
@@ -103,9 +106,16 @@ def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
     yield Text(f"{_MATCH_TEXT[hit.match]}{scores_text(hit)}", "dim")
     if hit.explain is not None:
         yield Text(_explain_text(hit), "dim")
-    text = printable(hit.text)
-    is_long = console.is_terminal and len(text) > SNIPPET_CHARACTERS
-    yield Text(text[: SNIPPET_CHARACTERS - 1].rstrip() + "…" if is_long else text)
+    yield Text(snippet(hit, SNIPPET_CHARACTERS if console.is_terminal else None))
+
+
+def snippet(hit: Hit, max_characters: int | None) -> str:
+    """Return the beginning of a hit's text on one line, without the heading that is shown beside it, cut at a word."""
+    lines = hit.text.lstrip().split("\n")
+    text = printable(" ".join(lines[1:] if lines[0].startswith("#") and len(lines) > 1 else lines))
+    if max_characters is None or len(text) <= max_characters:
+        return text
+    return text[:max_characters].rsplit(" ", 1)[0].rstrip(" .,;:") + " …"
 
 
 def scores_text(hit: Hit) -> str:

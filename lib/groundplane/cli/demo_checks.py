@@ -116,7 +116,7 @@ async def isolation(clients: Clients) -> StepResult:
         title="A document of one tenant, out of the other's reach",
         asked=(
             Asked(who="acme", request=SECRET_QUESTION, outcome=f"{len(own.hits)} hits", hits=tuple(own.hits[:1])),
-            Asked(who="globex", request=f"{SECRET_QUESTION} (k=50)", outcome=f"{len(foreign.hits)} hits, none of acme"),
+            Asked(who="globex", request=f"{SECRET_QUESTION} (k=50)", outcome=f"{len(foreign.hits)} hits"),
             Asked(
                 who="globex", request=f"GET /v1/documents/{SECRET_DOCUMENT}", outcome=refusal or "it got the document"
             ),

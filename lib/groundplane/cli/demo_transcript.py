@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
-from groundplane.cli.answers import SCOPE_STYLE, scores_text
+from groundplane.cli.answers import SCOPE_STYLE, scores_text, snippet
 from groundplane.cli.demo_checks import Asked, StepResult
 from groundplane.cli.terminal import printable
 from groundplane.wire.public import Hit
+
+SNIPPET_CHARACTERS = 130
 
 
 def print_step(console: Console, result: StepResult, number: int) -> None:
@@ -40,6 +43,8 @@ def _print_asked(console: Console, asked: Asked) -> None:
     console.print(Text.assemble("       → ", (printable(asked.outcome), "bold")))
     for hit in asked.hits:
         console.print(_hit_line(hit))
+    if asked.hits:
+        console.print(Padding(Text(snippet(asked.hits[0], SNIPPET_CHARACTERS), "italic"), (0, 0, 0, 9), expand=False))
 
 
 def _hit_line(hit: Hit) -> Text:

@@ -17,12 +17,18 @@ _NOT_INHERITED = frozenset({"GROUNDPLANE_URL", "GROUNDPLANE_TOKEN", "GROUNDPLANE
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """One process: `python -m <module>` with `environment` on top of the inherited one, ready when `url`/readyz says so."""
+    """One process: `python -m <module>` with `environment` on top of the inherited one, up when `probe_url` answers 200."""
 
     name: str
     module: str
     url: str
     environment: Mapping[str, str]
+    probe_path: str = "/readyz"
+
+    @property
+    def probe_url(self) -> str:
+        """Return what is asked whether the process is up."""
+        return self.url + self.probe_path
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):

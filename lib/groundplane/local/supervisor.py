@@ -149,7 +149,7 @@ class Supervisor:
         """Report when `child` is ready, and afterwards end it if another writer has superseded it."""
         is_ready = False
         while True:
-            now_ready, answer = await self._readiness.ask(program.url)
+            now_ready, answer = await self._readiness.ask(program.probe_url)
             self._answers[program.name] = answer
             if now_ready and not is_ready:
                 is_ready = True
