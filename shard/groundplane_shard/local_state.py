@@ -15,6 +15,7 @@ from groundplane_shard import payload
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, Position, Record, Replica, Snapshot, Writer
 from groundplane_shard.log.operations import Damaged, Restored
+from groundplane_shard.memory import release_unused
 from groundplane_shard.rows import StoredOperation
 from groundplane_shard.stores import ObjectStore, download_snapshot, run
 
@@ -58,6 +59,7 @@ class LocalState:
             self._corpus = await Corpus.open(directory, exact_bytes=self._exact_bytes)
         except CorruptData as error:
             return Damaged(error.message)
+        await asyncio.to_thread(release_unused)
         self.log_bytes = 0
         self._positions = {snapshot.sequence: snapshot.position} if snapshot is not None else {}
         return Restored()

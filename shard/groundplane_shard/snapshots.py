@@ -23,6 +23,7 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane_shard.local_state import Journal, LocalState
 from groundplane_shard.log import LocalFile, Position
+from groundplane_shard.memory import release_unused
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.stores import ObjectStore, run
 
@@ -122,6 +123,7 @@ class Snapshots:
 
     async def _flush(self) -> Position | None:
         flushed = await self._state.corpus.flush()
+        await asyncio.to_thread(release_unused)
         return None if flushed is None else self._state.position_of(flushed)
 
     async def _copy(self, directory: Path) -> tuple[LocalFile, ...]:
