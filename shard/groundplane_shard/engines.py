@@ -31,7 +31,7 @@ from groundplane_shard.segment import (
 from groundplane_shard.statistics import (
     FORMAT,
     TableStatistics,
-    has_statistics,
+    is_unused,
     read_statistics,
     write_statistics,
 )
@@ -75,7 +75,7 @@ class Engines:
 
     async def open(self) -> Opened:
         """Return the state that the last flush left in the directory, the empty one if there never was a flush."""
-        if not await asyncio.to_thread(has_statistics, self._directory):
+        if await asyncio.to_thread(is_unused, self._directory):
             return Opened(None, Point(), {})
         statistics = await asyncio.to_thread(read_statistics, self._directory)
         self._table = await Table.open(self._directory)

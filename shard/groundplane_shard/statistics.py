@@ -35,9 +35,9 @@ class TableStatistics(msgspec.Struct, frozen=True, kw_only=True):
     frequencies: dict[str, int]
 
 
-def has_statistics(directory: Path) -> bool:
-    """Whether a flush ever completed in `directory`."""
-    return (directory / FILE_NAME).exists()
+def is_unused(directory: Path) -> bool:
+    """Whether nothing was ever flushed into `directory`: it is absent or empty."""
+    return not directory.exists() or not any(directory.iterdir())
 
 
 def write_statistics(directory: Path, statistics: TableStatistics) -> None:

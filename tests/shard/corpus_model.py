@@ -1,10 +1,10 @@
 """A slow, obvious model of a corpus, and documents for it: what the tests of the shard's state compare with."""
 
 import asyncio
-import math
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -179,13 +179,17 @@ class Model:
 
 
 def bm25(scored: Scored, statistics: Statistics) -> float:
-    """Return the score of one candidate by the textbook."""
+    """Return the score of one candidate by the textbook, in the order of operations that the shard uses.
+
+    Otherwise scores that are equal on paper could differ in their last digit, and with it the order of the two.
+    """
     score = 0.0
     mean = statistics.total_tokens / statistics.chunks
+    norm = scored[2] * (1.2 * 0.75 / mean) + 1.2 * 0.25
     for count, frequency in zip(scored[1], statistics.document_frequencies, strict=True):
-        idf = math.log1p((statistics.chunks - frequency + 0.5) / (frequency + 0.5))
-        score += idf * 2.2 * count / (count + 1.2 * (0.25 + 0.75 * scored[2] / mean))
-    return round(score, 9)
+        idf = float(np.log1p((statistics.chunks - frequency + 0.5) / (frequency + 0.5)))
+        score += idf * 2.2 * count / (count + norm)
+    return score
 
 
 def _filter_fields(document: StoredDocument) -> DocumentFields:
@@ -215,11 +219,18 @@ async def write(corpus: Corpus, *operations: StoredOperation) -> int:
     return sequence
 
 
-async def until_done(task: "asyncio.Task[int | None]", check) -> int:
-    """Call and await `check` in every turn of the event loop until `task` is done; return how often."""
-    turns = 0
-    while not task.done():
+async def stepwise(coroutine: Coroutine[Any, Any, Any], check: Callable[[], Awaitable[None]]) -> tuple[Any, int]:
+    """Run `coroutine`, with `check` run to its end wherever it waits; return its result and how often it waited."""
+    waits = 0
+    while True:
+        try:
+            future = coroutine.send(None)
+        except StopIteration as done:
+            return done.value, waits
+        waits += 1
         await check()
-        turns += 1
-        await asyncio.sleep(0)
-    return turns
+        if future is None:
+            await asyncio.sleep(0)
+        else:
+            future._asyncio_future_blocking = False
+            await asyncio.wait([future])
