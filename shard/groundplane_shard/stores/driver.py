@@ -35,7 +35,7 @@ from groundplane_shard.log.operations import (
     Upload,
     Verify,
 )
-from groundplane_shard.log.record import Record
+from groundplane_shard.log.record import Position, Record
 from groundplane_shard.stores.protocol import ObjectStore
 
 _FIRST_PAUSE_SECONDS = 0.02
@@ -51,8 +51,8 @@ class Effects(Protocol):
     async def restore(self, snapshot: Snapshot | None) -> Restored | Damaged:
         """Drop the state and build it from the snapshot's verified files in a fresh directory; None: start empty."""
 
-    async def apply(self, record: Record) -> None:
-        """Apply one committed record, batch or barrier, to the memtable, whole."""
+    async def apply(self, record: Record, position: Position) -> None:
+        """Apply one committed record, batch or barrier, to the memtable, whole; the state is at `position` then."""
 
 
 async def run(steps: Steps[Value], store: ObjectStore, effects: Effects) -> Value:
@@ -90,8 +90,8 @@ async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -
     match operation:
         case Restore(snapshot):
             return await effects.restore(snapshot)
-        case Apply(record):
-            await effects.apply(record)
+        case Apply(record, position):
+            await effects.apply(record, position)
             return Applied()
         case Pause(attempt):
             await asyncio.sleep(_pause_seconds(attempt))
