@@ -27,7 +27,7 @@ def main() -> None:
     """Serve until SIGTERM, or end at once with FAKE_EXIT_CODE."""
     _note("started")
     if "FAKE_EXIT_CODE" in os.environ:
-        print("fake: told to end", file=sys.stderr)
+        print("groundplane: told to end", file=sys.stderr)
         sys.exit(int(os.environ["FAKE_EXIT_CODE"]))
     signal.signal(signal.SIGTERM, signal.SIG_IGN if "FAKE_STUBBORN" in os.environ else _stop)
     http.server.HTTPServer(("127.0.0.1", int(os.environ["GROUNDPLANE_PORT"])), _Handler).serve_forever()

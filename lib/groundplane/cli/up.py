@@ -48,6 +48,7 @@ def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None) -> 
         corpora = [found.corpus for found in manifests.corpora]
         system = prepare_system(directory, corpora, port, embedder_settings(embedder, os.environ))
         asyncio.run(_run(directory, system, manifests))
+    notes_console().print(f"stopped; what was indexed stays in {directory.root}", soft_wrap=True)
 
 
 def embedder_settings(chosen: str | None, environment: Mapping[str, str]) -> dict[str, str]:
@@ -80,7 +81,8 @@ def _event_line(event: Ready | Waiting | Died | Replaced | Stopping | Killed) ->
             )
         case Died():
             ended = f"exit code {event.exit_code}" if event.exit_code >= 0 else f"signal {-event.exit_code}"
-            text = f"ended with {ended}, started again in {event.delay_seconds:g} s: {printable(event.last_line)}"
+            why = f": {printable(event.last_words)}" if event.last_words else ""
+            text = f"ended with {ended}, started again in {event.delay_seconds:g} s{why}"
             return Text.assemble(("✗ ", "red"), name, text)
         case Replaced():
             return Text.assemble(("✗ ", "red"), name, "another writer took over its corpus: replaced by a new process")

@@ -6,10 +6,16 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from groundplane.local.plan import Program, child_environment
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
+MAX_TAIL_BYTES = 16 * 1024
+MAX_WORDS = 300
+REFUSAL_PREFIX = "groundplane: "
 
 
 class Child:
@@ -76,12 +82,40 @@ def _open_log(log: Path) -> int:
     return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def last_line(log: Path) -> str:
-    """Return the last line that is not empty in a log, cut to 300 characters; "" if there is none."""
+def last_words(log: Path) -> str:
+    """Return the last line of a log if it says why its process ended, "" if nothing does.
+
+    A JSON line counts if it is a warning or an error, and is shown as its event and fields; any other line counts as
+    it is: the end of a traceback, or what a program prints about its settings.
+    """
+    lines = _tail(log)
+    return _words_of(lines[-1].strip())[:MAX_WORDS] if lines else ""
+
+
+def refusal(log: Path) -> str:
+    """Return what a program that refused its settings printed: one line a fault, the last time it did so."""
+    lines = _tail(log)
+    starts = [number for number, line in enumerate(lines) if line.startswith(REFUSAL_PREFIX)]
+    return "\n".join(lines[starts[-1] :]).removeprefix(REFUSAL_PREFIX) if starts else last_words(log)
+
+
+def _tail(log: Path) -> list[str]:
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16 * 1024))
-            lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+            file.seek(max(0, log.stat().st_size - MAX_TAIL_BYTES))
+            return [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
+        return []
+
+
+def _words_of(line: str) -> str:
+    try:
+        fields = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return line
+    if fields.pop("level", "") not in {"warning", "error"}:
         return ""
-    return lines[-1].strip()[:300] if lines else ""
+    shown = [
+        f"{name}={value}" for name, value in fields.items() if name not in {"time", "component", "event", "traceback"}
+    ]
+    return " ".join([str(fields.get("event", "")), *shown])

@@ -32,7 +32,7 @@ class Died(_Event, frozen=True, kw_only=True):
 
     exit_code: int
     delay_seconds: float
-    last_line: str
+    last_words: str
 
 
 class Replaced(_Event, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Self
 import msgspec
 
 from groundplane.errors import Unavailable
-from groundplane.local.child import Child, last_line
+from groundplane.local.child import Child, last_words, refusal
 from groundplane.local.events import Died, Killed, Ready, Replaced, Report, Started, Stopping, Waiting
 from groundplane.local.layout import DataDirectory
 from groundplane.local.plan import Program
@@ -136,12 +136,12 @@ class Supervisor:
                 watcher.cancel()
             if self._stopping.is_set():
                 return
-            line = last_line(self._data.log_of(program.name))
+            log = self._data.log_of(program.name)
             if exit_code == USAGE_EXIT_CODE and not self._ready[program.name].is_set():
-                raise Unavailable(f"{program.name} refuses its settings: {line}", code="settings_refused")
+                raise Unavailable(f"{program.name} refuses its settings: {refusal(log)}", code="settings_refused")
             if self._clock.monotonic() - began > self._patience.healthy_seconds:
                 pause = self._patience.first_pause_seconds
-            self._report(Died(name=program.name, exit_code=exit_code, delay_seconds=pause, last_line=line))
+            self._report(Died(name=program.name, exit_code=exit_code, delay_seconds=pause, last_words=last_words(log)))
             await self._clock.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause_seconds)
 
@@ -174,7 +174,7 @@ class Supervisor:
         lines = [f"not ready after {elapsed:.0f} s: {', '.join(names)}"]
         for name in names:
             log = self._data.log_of(name)
-            lines.append(
-                f"{name} last answered: {self._answers.get(name) or 'nothing'}; last line of {log}: {last_line(log)}"
-            )
+            words = last_words(log)
+            said = f"{name} last answered: {self._answers.get(name) or 'nothing'}; see {log}"
+            lines.append(f"{said}: {words}" if words else said)
         return "\n".join(lines)

@@ -105,13 +105,13 @@ async def test_a_program_that_keeps_dying_is_started_ever_more_rarely(bench):
 
     died = [event for event in bench.events if isinstance(event, Died)]
     assert [event.delay_seconds for event in died[:3]] == [0.05, 0.1, 0.2]
-    assert died[0].last_line == "fake: told to end"
+    assert died[0].last_words == "groundplane: told to end"
 
 
 async def test_refused_settings_end_the_start_with_the_programs_own_words(bench):
     """No restart mends a wrong setting, and the user has to read which one."""
     async with bench.supervisor() as supervisor:
-        with pytest.raises(Unavailable, match="shard refuses its settings: fake: told to end"):
+        with pytest.raises(Unavailable, match="shard refuses its settings: told to end"):
             await supervisor.start_stage([bench.program("shard", FAKE_EXIT_CODE="2")])
 
     assert bench.of(Died) == []

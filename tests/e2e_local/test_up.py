@@ -1,0 +1,153 @@
+"""`groundplane up` with real shards, a real router and the embedded model, driven through the command line."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+READY = "Ctrl-C stops"
+
+pytestmark = pytest.mark.process
+
+
+def environment() -> dict[str, str]:
+    """Return this process's environment without what would reach the programs."""
+    own = ("GROUNDPLANE_", "EMBEDDING_", "MODEL_EMBEDDING_", "FACE_DCI_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from groundplane.cli.main import main; main()", *arguments]
+
+
+def groundplane(data: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run one command on this data directory and return exit code, stdout and stderr."""
+    done = subprocess.run(
+        [*command(*arguments), "--data", str(data)], check=False, capture_output=True, text=True, env=environment()
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def answer(data: Path, *arguments: str) -> Any:
+    code, out, err = groundplane(data, *arguments, "-o", "json")
+    assert code in {0, 5}, err
+    return msgspec.json.decode(out)
+
+
+class Up:
+    """A running `groundplane up`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    def await_line(self, text: str) -> str:
+        """Return the next line of its progress that holds `text`."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"up ended before it said {text!r}: {''.join(self.lines)}")
+
+    def children(self) -> list[int]:
+        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in path.read_text().split()]
+
+
+@contextmanager
+def running_up(data: Path, manifests: Sequence[Path] = (EXAMPLES,)) -> Iterator[Up]:
+    """Run `up` until the block ends, then stop it with SIGINT and see that it ends well."""
+    files = [part for path in manifests for part in ("-f", str(path))]
+    arguments = command("up", *files, "--port", "0", "--data", str(data))
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        up = Up(process)
+        try:
+            up.await_line(READY)
+            yield up
+            children = up.children()
+            process.send_signal(signal.SIGINT)
+            assert process.stderr is not None
+            process.stderr.read()
+            assert process.wait(timeout=60) == 0
+            assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def docs(tmp_path):
+    directory = tmp_path / "docs"
+    directory.mkdir()
+    (directory / "travel.md").write_text(
+        "# Travel rules\n\nTrains are preferred over planes below six hundred kilometres.\n"
+    )
+    (directory / "lunch.txt").write_text("Lunch is served at noon in the hall.\n")
+    return directory
+
+
+def test_what_was_indexed_answers_is_isolated_and_survives_a_restart(tmp_path, docs):
+    """The whole promise of the command line in one sitting."""
+    data = tmp_path / "data"
+    question = ("ask", "May I fly to a meeting 300 km away, or take the train?")
+    with running_up(data):
+        assert answer(data, "index", str(docs), "--tenant", "acme")["indexed"] == 2
+        own = answer(data, *question, "--tenant", "acme")
+        assert (own["tier"], own["hits"][0]["doc_id"], own["hits"][0]["scope"]) == (
+            "hybrid",
+            "docs/travel.md",
+            "tenant",
+        )
+        assert answer(data, *question, "--tenant", "globex")["status"] == "nothing"
+        assert groundplane(data, "documents", "show", "docs/travel.md", "--tenant", "globex")[0] == 1
+
+    with running_up(data):
+        again = answer(data, *question, "--tenant", "acme")
+        assert again["hits"][0]["doc_id"] == "docs/travel.md"
+        assert again["hits"][0]["score"] == own["hits"][0]["score"]
+        assert answer(data, "index", str(docs), "--tenant", "acme")["unchanged"] == 2
+
+
+def test_one_data_directory_has_one_up_and_a_killed_shard_comes_back(tmp_path):
+    """Two supervisors would fight for the corpora; a crash must not need a person."""
+    data = tmp_path / "data"
+    with running_up(data) as up:
+        code, _, err = groundplane(data, "up", "-f", str(EXAMPLES), "--port", "0")
+        assert (code, "in use by another groundplane up" in err) == (1, True)
+
+        os.kill(up.children()[0], signal.SIGKILL)
+        name = up.await_line("ended with signal 9").split()[1]
+        up.await_line(f"✓ {name}")
+
+        assert answer(data, "status", "--tenant", "acme")["acme"]["corpus"]["ready"]
+
+
+def test_a_suspended_corpus_is_said_to_be_suspended(tmp_path):
+    """Its data is there; an empty answer would deny it."""
+    manifest = tmp_path / "acme.yaml"
+    manifest.write_text((EXAMPLES / "acme.yaml").read_text().replace("spec:\n", "spec:\n  suspended: true\n"))
+    data = tmp_path / "data"
+    with running_up(data, [manifest]) as up:
+        code, _, err = groundplane(data, "evidence", "anything", "--tenant", "acme")
+        found = answer(data, "ask", "anything", "--tenant", "acme")
+
+    assert any("is suspended" in line for line in up.lines)
+    assert code == 5, err
+    assert (found["status"], found["unavailable"]["detail"]) == ("degraded", "corpus_suspended")
+
+
+def test_the_demo_meets_every_expectation():
+    """What `make demo` shows is checked by the demo itself."""
+    arguments = command("demo", "-f", str(EXAMPLES))
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, env=environment())
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 of 20 expectations met in 7 steps" in done.stdout
