@@ -29,6 +29,7 @@ from groundplane.wire.internal import (
 )
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Replica
+from groundplane_shard.memory import forget_loaded_modules
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.serving import Serving, ServingParts
 from groundplane_shard.stores import ObjectStore, check_conditions, run
@@ -157,6 +158,7 @@ class Shard:
             self._state.forget()
 
     async def _serve(self, serving: Serving) -> None:
+        forget_loaded_modules()
         self._serving = serving
         self._has_served = True
         self._metrics.ready.set(1)

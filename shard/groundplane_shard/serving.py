@@ -39,7 +39,7 @@ from groundplane_shard.snapshots import SnapshotPolicy, Snapshots
 from groundplane_shard.stores import ObjectStore, run
 
 _CHUNKS_OF_A_THREAD = 64
-_HELD_SECONDS = 0.002
+_HELD_SECONDS = 0.0005
 
 
 class ServingParts(msgspec.Struct, frozen=True):
