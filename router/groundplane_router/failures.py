@@ -2,15 +2,17 @@
 
 from groundplane.errors import InvalidInput, Unavailable
 from groundplane.wire.public import DocumentResult, Searched
+from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 
 
 class RetrievalUnavailable(Unavailable):
     """The corpora could not be searched; `searched` says how far each scope went (HTTP 503)."""
 
+    default_code = UNAVAILABLE_CODE
+
     def __init__(self, failure: Unavailable, searched: Searched) -> None:
         super().__init__(
             failure.message,
-            code=failure.code,
             reason=failure.reason,
             detail=failure.detail,
             retry_after_seconds=failure.retry_after_seconds,

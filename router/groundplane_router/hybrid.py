@@ -17,10 +17,11 @@ from groundplane.wire.names import Reason, Scope
 from groundplane.wire.public import Basis, Hit, ScopeBasis, ScopeReport
 from groundplane_router.deadline import Deadline
 from groundplane_router.directory import Grants, scope_of
+from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 from groundplane_router.fusion import FusionRule, ScopeAnswer, fuse, window_for
 from groundplane_router.metrics import RouterMetrics
 from groundplane_router.question import EncodedQuery, QueryEncoder, Question
-from groundplane_router.shards import BAD_ANSWER, UNAVAILABLE_CODE, Shards
+from groundplane_router.shards import BAD_ANSWER, Shards
 from groundplane_router.vector_space import EMBEDDING_MISMATCH, VectorSpaces
 
 NOT_SEARCHED: Final = "not_searched"

@@ -12,8 +12,9 @@ from groundplane.wire.internal import MAX_QUERY_TERMS
 from groundplane_router.deadline import Deadline
 from groundplane_router.directory import Grants
 from groundplane_router.embedders import EmbeddingService
+from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 from groundplane_router.semantic import CONCLUSIVE_DETAILS, SemanticMonitor
-from groundplane_router.vector_space import UNAVAILABLE_CODE, encode_vector
+from groundplane_router.vector_space import encode_vector
 
 EMBED_TIMED_OUT: Final = "embed_timeout"
 SECONDS_WHILE_INACTIVE: Final = 0.5

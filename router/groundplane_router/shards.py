@@ -3,7 +3,7 @@
 What a caller may rely on: an answer is of the incarnation that was asked, of an epoch not below the highest seen, whole and
 decoded; anything else raises. `Unavailable.reason` is `no_corpus` where the directory already says that the corpus cannot be
 searched, else `search_failed`; `detail` is the shard's own code or one of the `*` codes below. Reads are repeated once when the
-connection failed; writes never: once sent, a lost answer is `OutcomeUnknown`, for the caller to repeat the call as it is.
+connection failed (a GET once more by aiohttp itself); writes never: once sent, a lost answer is `OutcomeUnknown`, for the caller to repeat the call as it is.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ from groundplane.wire.internal import (
 from groundplane_router.capabilities import Capabilities
 from groundplane_router.deadline import Deadline
 from groundplane_router.directory import READY_STATE
+from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 from groundplane_router.health import ShardHealth
 
 MEDIA_TYPE: Final = "application/msgpack"
-UNAVAILABLE_CODE: Final = "retrieval_unavailable"
 CONNECT_SECONDS: Final = 1.0
 CONNECTIONS_PER_SHARD: Final = 64
 KEEP_ALIVE_SECONDS: Final = 15.0

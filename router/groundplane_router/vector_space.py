@@ -18,9 +18,9 @@ from groundplane.wire.internal import EmbeddingIdentity, ShardStatus
 from groundplane.wire.names import Incarnation
 from groundplane_router.deadline import Deadline
 from groundplane_router.embedders import EmbeddingService, Vector
+from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 from groundplane_router.semantic import SAME_MODEL_COSINE, SemanticMonitor, row_cosines
 
-UNAVAILABLE_CODE: Final = "retrieval_unavailable"
 EMBEDDING_MISMATCH: Final = "embedding_mismatch"
 ID_DIGITS: Final = 32
 PROBE_DECIMALS: Final = 3

@@ -24,10 +24,12 @@ class WordEmbedder:
         self.failure: Unavailable | None = None
         self.hangs = False
         self.calls = 0
+        self.waiting = 0
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> Vector:
         self.calls += 1
         if self.hangs:
+            self.waiting += 1
             await asyncio.Event().wait()
         if self.failure is not None:
             raise self.failure

@@ -1,7 +1,8 @@
 """A whole installation in one process: keys, directory file, fake shards over HTTP, and the router over them."""
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -10,8 +11,6 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from starlette.applications import Starlette
-from tests.fakes.embedder import DIMENSION, WordEmbedder
-from tests.fakes.shard_server import FakeShard
 
 from groundplane.process.clock import SystemClock
 from groundplane.tokens import SigningKey, VerifyingKeys
@@ -21,9 +20,13 @@ from groundplane_router.assembly import assemble
 from groundplane_router.embedders import EmbeddingService
 from groundplane_router.embedders.formats import Format
 from groundplane_router.settings import RouterSettings
+from tests.fakes.embedder import DIMENSION, WordEmbedder
+from tests.fakes.shard_server import FakeShard
 
 CORPORA = ("platform", "acme", "globex")
-INCARNATIONS = {name: f"{number}0000000-0000-4000-8000-000000000000" for number, name in enumerate(CORPORA, 1)}
+INCARNATIONS = {
+    name: Incarnation(f"{number}0000000-0000-4000-8000-000000000000") for number, name in enumerate(CORPORA, 1)
+}
 DENSE_FLOOR = 0.35
 
 
@@ -34,8 +37,9 @@ class Installation:
         self.directory = directory
         self.clock = SystemClock()
         self.caller_key, self.router_key = SigningKey.generate(), SigningKey.generate()
-        self.embedder = WordEmbedder()
+        self.embedder: Any = WordEmbedder()
         self.settings = settings
+        self.has_directory = True
         keys = directory / "keys"
         keys.mkdir()
         (keys / f"router-{self.router_key.id}.pem").write_bytes(self.router_key.public_pem())
@@ -45,13 +49,14 @@ class Installation:
 
     def _shard(self, name: str, keys: VerifyingKeys) -> FakeShard:
         key, tenant = ("platform", None) if name == "platform" else (f"t-{name}", name)
-        return FakeShard(CorpusKey(key), Incarnation(INCARNATIONS[name]), keys, clock=self.clock, tenant=tenant)
+        return FakeShard(CorpusKey(key), INCARNATIONS[name], keys, clock=self.clock, tenant=tenant)
 
     async def __aenter__(self) -> Self:
         for shard in self.shards.values():
             await shard.start()
             self._stack.push_async_callback(shard.stop)
-        self.write_directory()
+        if self.has_directory:
+            self.write_directory()
         self.app = self.build()
         await self._stack.enter_async_context(self.app.router.lifespan_context(self.app))
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
@@ -59,6 +64,15 @@ class Installation:
             httpx.AsyncClient(transport=transport, base_url="http://router")
         )
         return self
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = 5.0) -> None:
+        """Wait until `condition` holds."""
+        async with asyncio.timeout(seconds):
+            while not await condition():  # noqa: ASYNC110 - what is waited for is seen from outside only
+                await asyncio.sleep(0.01)
+
+    async def is_ready(self) -> bool:
+        return (await self.http.get("/readyz")).status_code == 200
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()

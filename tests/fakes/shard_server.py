@@ -18,6 +18,7 @@ from groundplane.wire.directory import CorpusEntry, Grant
 from groundplane.wire.names import CorpusKey, Incarnation, TenantId
 
 MSGPACK = "application/msgpack"
+FOREIGN = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class ShardFault(Exception):
@@ -60,7 +61,7 @@ class FakeShard:
     async def start(self) -> None:
         app = web.Application(client_max_size=internal.MAX_WRITE_BYTES)
         app.router.add_route("*", "/{path}", self._serve)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port or 0)
         await site.start()
@@ -90,7 +91,7 @@ class FakeShard:
         try:
             self._check_capability(request)
             body = await request.read()
-            if self.fault is not None and (self.faulty_paths is None or path in self.faulty_paths):
+            if self.fault not in {None, "foreign"} and (self.faulty_paths is None or path in self.faulty_paths):
                 self.seen.append((request.method, path, None))
                 return await self._misbehave(request)
             answer = self._answer(request, path, body)
@@ -117,17 +118,8 @@ class FakeShard:
         if self.fault == "reset":
             assert request.transport is not None
             request.transport.abort()
-        if self.fault == "foreign":
-            return web.Response(body=msgspec.msgpack.encode(self._versioned_foreign()), content_type=MSGPACK)
         body = b"\x80" if self.fault == "empty" else b"<html>not msgpack</html>"
         return web.Response(body=body, content_type=MSGPACK)
-
-    def _versioned_foreign(self) -> internal.SearchAnswer:
-        known, self.incarnation = self.incarnation, Incarnation("ffffffff-ffff-ffff-ffff-ffffffffffff")
-        try:
-            return self._search(None)
-        finally:
-            self.incarnation = known
 
     def _answer(self, request: web.Request, path: str, body: bytes) -> Any:
         if request.method == "POST":
@@ -148,11 +140,10 @@ class FakeShard:
         return self._status()
 
     def _version(self) -> dict[str, Any]:
-        return {"incarnation": self.incarnation, "epoch": self.epoch, "sequence": self.sequence}
+        incarnation = FOREIGN if self.fault == "foreign" else self.incarnation
+        return {"incarnation": incarnation, "epoch": self.epoch, "sequence": self.sequence}
 
-    def _search(self, request: internal.SearchRequest | None) -> internal.SearchAnswer:
-        if request is None:
-            request = internal.SearchRequest(incarnation="", analyser="", terms=(), window=1)
+    def _search(self, request: internal.SearchRequest) -> internal.SearchAnswer:
         self._check_embedding(request.embedding_id)
         if request.min_sequence > self.sequence:
             raise ShardFault(503, "sequence_not_reached")

@@ -1,6 +1,7 @@
 """A router over fake shards, for every test below."""
 
 import pytest
+
 from tests.fakes.installation import Installation
 
 

@@ -1,0 +1,96 @@
+"""Settings are read once, and every fault of them is reported at once, by name."""
+
+import pytest
+
+from groundplane.errors import InvalidInput
+from groundplane.process.settings import settings_table
+from groundplane_router.settings import RouterSettings, embedding_settings, read_router_settings
+
+REQUIRED = {
+    "GROUNDPLANE_DIRECTORY_FILE": "directory.json",
+    "GROUNDPLANE_CALLER_KEY_FILE": "caller.pem",
+    "GROUNDPLANE_SIGNING_KEY_FILE": "router.pem",
+}
+
+
+def read(**more):
+    return read_router_settings(REQUIRED | more)
+
+
+def test_the_systems_own_variables_have_their_names():
+    """They are fixed by the system's specification."""
+    names = {row.variable for row in settings_table(RouterSettings)}
+
+    assert {"MODEL_EMBEDDING_DIM", "EMBEDDING_URL", "FACE_DCI_CORPUS_DIR"} <= names
+    assert all(
+        name.startswith("GROUNDPLANE_")
+        for name in names - {"MODEL_EMBEDDING_DIM", "EMBEDDING_URL", "FACE_DCI_CORPUS_DIR"}
+    )
+
+
+def test_every_fault_is_reported_at_once():
+    """Whoever starts it must not fix one and meet the next."""
+    with pytest.raises(InvalidInput) as fault:
+        read_router_settings(
+            {
+                "MODEL_EMBEDDING_DIM": "many",
+                "GROUNDPLANE_PORT": "70000",
+                "GROUNDPLANE_EMBEDDER": "openai",
+                "GROUNDPLANE_EMBEDDING_FORMAT": "custom",
+                "GROUNDPLANE_TERM_FLOOR": "2",
+            }
+        )
+
+    for name in (
+        *REQUIRED,
+        "MODEL_EMBEDDING_DIM",
+        "GROUNDPLANE_PORT",
+        "GROUNDPLANE_EMBEDDER=openai",
+        "QUERY_TEMPLATE",
+        "TERM_FLOOR",
+    ):
+        assert name in fault.value.message
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "dimension"),
+    [
+        pytest.param({}, "none", 768, id="nothing"),
+        pytest.param({"EMBEDDING_URL": "http://e"}, "openai", 768, id="url-alone"),
+        pytest.param({"GROUNDPLANE_EMBEDDER": "embedded"}, "embedded", 384, id="embedded"),
+        pytest.param({"GROUNDPLANE_EMBEDDER": "none", "EMBEDDING_URL": "http://e"}, "none", 768, id="switched-off"),
+        pytest.param({"EMBEDDING_URL": "http://e", "MODEL_EMBEDDING_DIM": "1024"}, "openai", 1024, id="size-given"),
+        pytest.param({"EMBEDDING_URL": ""}, "none", 768, id="empty-is-unset"),
+    ],
+)
+def test_the_embedder_follows_from_what_is_set(given, kind, dimension):
+    """No embedder unless one is asked for; 768 unless the profile says otherwise."""
+    settings = embedding_settings(read(**given))
+
+    assert (settings.kind, settings.index_dimension) == (kind, dimension)
+
+
+def test_the_key_of_the_embedding_server_comes_from_its_file(tmp_path):
+    """An environment is readable by every child."""
+    (tmp_path / "key").write_text("sk-canary\n")
+    settings = read(EMBEDDING_URL="http://e", GROUNDPLANE_EMBEDDING_API_KEY_FILE=str(tmp_path / "key"))
+
+    assert embedding_settings(settings).api_key == "sk-canary"
+    assert "sk-canary" not in repr(settings) + repr(embedding_settings(settings))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"], ids=["missing", "empty", "not-text"])
+def test_a_key_file_that_cannot_be_used_is_a_fault(tmp_path, content):
+    """Else every embedding would fail with 401, later."""
+    if content is not None:
+        (tmp_path / "key").write_bytes(content)
+    settings = read(EMBEDDING_URL="http://e", GROUNDPLANE_EMBEDDING_API_KEY_FILE=str(tmp_path / "key"))
+
+    with pytest.raises(InvalidInput, match="API_KEY_FILE"):
+        embedding_settings(settings)
+
+
+def test_an_embedded_model_beside_a_url_is_a_contradiction():
+    """One of the two would silently be ignored."""
+    with pytest.raises(InvalidInput, match="EMBEDDING_URL"):
+        read(GROUNDPLANE_EMBEDDER="embedded", EMBEDDING_URL="http://e")
