@@ -37,7 +37,9 @@ from groundplane_shard.rows import (
 from groundplane_shard.search import Found, Query, Totals, search
 from groundplane_shard.view import View
 
-WORK_PER_STEP = 1_000  # terms: about 0.5 ms; a search passes the event loop four or five times and waits for a step at each
+WORK_PER_STEP = (
+    1_000  # terms: about 0.5 ms; a search passes the event loop four or five times and waits for a step at each
+)
 
 _WORK_PER_OPERATION = 20
 _MAX_INLINE_WORK = 10_000_000  # numbers multiplied: about 2.5 ms

@@ -9,7 +9,7 @@ import asyncio
 import weakref
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -159,8 +159,7 @@ def _read(table: pa.Table) -> Iterator[_Row]:
 
 
 def _pool(rows: list[_Row], query: Query) -> Pool:
-    counts = [Counter(row.terms.split()) for row in rows]
-    frequencies = [[count[term] for term in query.terms] for count in counts]
+    frequencies = [_frequencies(row.terms, query.terms) for row in rows]
     cosines = None
     if query.vector is not None and rows:
         cosines = complete_cosines(np.stack([row.vector for row in rows]), query.vector)
@@ -171,6 +170,12 @@ def _pool(rows: list[_Row], query: Query) -> Pool:
         lengths=np.array([row.length for row in rows], dtype=np.float64),
         fields=lambda position: rows[position].fields(),
     )
+
+
+def _frequencies(terms: str, wanted: Sequence[str]) -> list[int]:
+    """Return how often each of `wanted` occurs among `terms`; most do not occur even as a part of one."""
+    words = terms.split()
+    return [words.count(term) if term in terms else 0 for term in wanted]
 
 
 def _release(pin: Pin, loop: asyncio.AbstractEventLoop) -> None:

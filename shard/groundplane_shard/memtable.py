@@ -27,6 +27,9 @@ _CHUNK_OVERHEAD_BYTES = 300
 _TERM_OVERHEAD_BYTES = 200
 _POSTING_BYTES = 8
 
+_NO_ROWS = np.empty(0, dtype=np.int32)
+_NO_FREQUENCIES = np.empty(0, dtype=np.uint16)
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -167,8 +170,10 @@ class MemtableView:
     def postings(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16]]:
         """Return the rows that hold `term`, ascending, and how often each does."""
         posting = self.memtable.postings.get(term)
+        if posting is None:
+            return _NO_ROWS, _NO_FREQUENCIES
         # tobytes copies under the interpreter's lock: an exported buffer would make the event loop's append fail.
-        packed = np.frombuffer(posting.tobytes() if posting is not None else b"", dtype=np.uint64)
+        packed = np.frombuffer(posting.tobytes(), dtype=np.uint64)
         packed = packed[: np.searchsorted(packed, np.uint64(self.count << ROW_SHIFT))]
         return (packed >> ROW_SHIFT).astype(np.int32), (packed & FREQUENCY_MASK).astype(np.uint16)
 

@@ -161,20 +161,17 @@ def complete_cosines(vectors: Matrix, query: npt.NDArray[np.float32]) -> Floats:
 
 
 class _OpenLayer:
-    """One layer during one search: its visible rows, and the visible postings of the query's terms."""
+    """One layer during one search: its visible rows, and the postings of the query's terms, those of dead rows included."""
 
     def __init__(self, layer: Layer, query: Query) -> None:
         self._layer = layer
         self._documents = layer.documents.alive(layer.sequence, layer.document_count)
         self._visible = None if self._documents is None else self._documents[layer.document_of_row]
-        self._postings = [self._living(*layer.postings(term)) for term in query.terms]
-        self.frequencies = [len(rows) for rows, _ in self._postings]
+        self._postings = [layer.postings(term) for term in query.terms]
+        self.frequencies = [self._count_visible(rows) for rows, _ in self._postings]
 
-    def _living(self, rows: Rows, frequencies: npt.NDArray[np.uint16]) -> tuple[Rows, npt.NDArray[np.uint16]]:
-        if self._visible is None:
-            return rows, frequencies
-        living = self._visible[rows]
-        return rows[living], frequencies[living]
+    def _count_visible(self, rows: Rows) -> int:
+        return len(rows) if self._visible is None or not len(rows) else int(np.count_nonzero(self._visible[rows]))
 
     def pool(self, query: Query, bm25: Bm25) -> Pool:
         """Return every row that may be among the best `window` of a leg."""
@@ -206,6 +203,8 @@ class _OpenLayer:
         layer = self._layer
         scores, norms = np.zeros(layer.count, dtype=np.float32), bm25.norms(layer.lengths)
         for (rows, frequencies), idf in zip(self._postings, bm25.idf.tolist(), strict=True):
+            if not len(rows):
+                continue
             weights = frequencies.astype(np.float32)
             weights /= weights + norms[rows]
             weights *= np.float32(idf * (K1 + 1))

@@ -14,7 +14,7 @@ from groundplane_shard.corpus import Corpus
 from groundplane_shard.payload import decode, encode
 from groundplane_shard.rows import StoredOperation
 from groundplane_shard.view import View
-from tests.shard.corpus_model import Model, batches, decoded, everything, queries, request
+from tests.shard.corpus_model import Model, batches, decoded, everything, queries, request, stepwise
 
 PROBE = request("pump", "leak", "東京", vector=(1, 0.5, 0))
 ENGINES = {"exact": 1 << 30, "indexed": 0}
@@ -42,11 +42,12 @@ class CorpusMachine(RuleBasedStateMachine):
         self.runner.close()
         shutil.rmtree(self.root)
 
-    @initialize()
-    def open_empty(self) -> None:
+    @initialize(operations=batches)
+    def open_empty_and_write(self, operations: list[StoredOperation]) -> None:
         for name, exact_bytes in ENGINES.items():
             self.directories[name] = self.root / f"{name}-0"
             self.corpora[name] = self.runner.run(Corpus.open(self.directories[name], exact_bytes=exact_bytes))
+        self.write(operations)
 
     @rule(operations=batches)
     def write(self, operations: list[StoredOperation]) -> None:
@@ -70,6 +71,20 @@ class CorpusMachine(RuleBasedStateMachine):
         for corpus in self.corpora.values():
             await corpus.apply(sequence, operations)
         await asyncio.gather(*flushes)
+
+    @rule(asked=queries)
+    def look_wherever_a_flush_waits(self, asked: SearchRequest) -> None:
+        for corpus in self.corpora.values():
+            self.runner.run(self._flush_watched(corpus, asked))
+
+    async def _flush_watched(self, corpus: Corpus, asked: SearchRequest) -> None:
+        expected = self.model.statistics(asked.terms), self.model.search(asked)
+
+        async def check() -> None:
+            found = await corpus.search(corpus.view(), asked)
+            assert (found.statistics, decoded(found)) == expected
+
+        await stepwise(corpus.flush(), check)
 
     @rule()
     def restart(self) -> None:
@@ -119,8 +134,8 @@ class CorpusMachine(RuleBasedStateMachine):
 
 
 CorpusMachine.TestCase.settings = settings(
-    max_examples=25,
-    stateful_step_count=12,
+    max_examples=40,
+    stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
