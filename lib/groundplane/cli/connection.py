@@ -11,7 +11,7 @@ import msgspec
 from groundplane.client import Client, ClientOptions
 from groundplane.client.credentials import Token
 from groundplane.errors import InvalidInput
-from groundplane.local.callers import local_token
+from groundplane.local.callers import local_token, read_directory
 from groundplane.local.layout import DataDirectory
 from groundplane.wire.directory import Access
 
@@ -67,7 +67,15 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
             return self.token_file
         if self.token is not None:
             return self.token
-        raise click.UsageError("say who asks: --tenant NAME or --platform on this machine, or --token-file FILE")
+        raise click.UsageError(f"say who asks: {self._local_choices()}, or --token-file FILE")
+
+    def _local_choices(self) -> str:
+        try:
+            corpora = read_directory(DataDirectory(self.data)).corpora
+        except InvalidInput:
+            return "--tenant NAME or --platform on this machine"
+        tenants = ", ".join(sorted(corpus.tenant for corpus in corpora if corpus.tenant is not None))
+        return f"--tenant NAME ({tenants}) or --platform"
 
 
 def default_data() -> Path:

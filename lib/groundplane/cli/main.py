@@ -1,5 +1,6 @@
 """Entry point: the group of commands, and how each kind of failure ends."""
 
+import os
 import sys
 
 import click
@@ -43,8 +44,14 @@ for command in (demo, up, ask, evidence, index, documents, memo, status, token):
 
 
 def main() -> None:
-    """Run the command line and exit with its code."""
-    sys.exit(run(sys.argv[1:]))
+    """Run the command line and exit with its code; a reader of stdout that has had enough is no failure worth a word."""
+    try:
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        code = EXIT_ERROR
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -15,6 +15,7 @@ from groundplane.cli.terminal import notes_console, printable, warn
 from groundplane.local.events import Died, Event, Killed, Ready, Replaced, Started, Stopping, Waiting
 from groundplane.local.layout import DataDirectory, Running
 from groundplane.local.plan import notes_of
+from groundplane.local.readiness import Readiness
 from groundplane.local.supervisor import Supervisor
 from groundplane.local.system import System, announce, hold_data_directory, prepare_system
 from groundplane.manifests import Manifests, load_manifests
@@ -107,6 +108,7 @@ async def _run(data: DataDirectory, system: System, manifests: Manifests) -> Non
         stopped.cancel()
         started.result()
         announce(data, Running(url=system.router.url, pid=os.getpid()))
+        await _print_grounding(console, system.router.url)
         _print_welcome(console, data, manifests)
         await stop.wait()
 
@@ -126,6 +128,18 @@ def _stop_on_signals(stop: asyncio.Event, supervisor: Supervisor) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)
+
+
+async def _print_grounding(console: Console, router_url: str) -> None:
+    """Say whether questions are searched by meaning, which a running router alone does not tell."""
+    readiness = Readiness()
+    is_semantic = await readiness.is_semantic(router_url)
+    await readiness.close()
+    if is_semantic:
+        console.print(Text.assemble(("✓ ", "green"), f"{'semantic grounding':<20} active"))
+    else:
+        text = "inactive: questions reach the memo and keyword tiers only; the router's log says why"
+        console.print(Text.assemble(("✗ ", "yellow"), f"{'semantic grounding':<20} {text}"), soft_wrap=True)
 
 
 def _print_welcome(console: Console, data: DataDirectory, manifests: Manifests) -> None:

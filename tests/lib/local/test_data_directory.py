@@ -45,6 +45,15 @@ def test_directories_are_private_whatever_the_umask(tmp_path):
     assert (modes, files) == ({0o700}, {0o600})
 
 
+def test_a_directory_that_others_could_read_is_closed_to_them(tmp_path):
+    """`mkdir` before `up --data` must not leave the keys readable."""
+    (tmp_path / "data").mkdir(mode=0o755)
+
+    DataDirectory(tmp_path / "data").prepare()
+
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
 def test_keys_are_made_once_and_fit_together(data):
     """A restart must not invalidate tokens, and shards must verify the router that signs."""
     prepare_keys(data)

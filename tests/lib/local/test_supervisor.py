@@ -19,6 +19,7 @@ from groundplane.local.ports import free_ports
 from groundplane.local.supervisor import Patience, Supervisor
 
 FAKES = Path(__file__).resolve().parents[2] / "fakes"
+PATH_WITH_FAKES = os.pathsep.join([str(FAKES), os.environ.get("PYTHONPATH", "")])
 QUICK = Patience(
     start_seconds=20,
     remind_seconds=0.2,
@@ -47,7 +48,7 @@ class Bench:
         return Program(name=name, module="fake_program", url=f"http://127.0.0.1:{port}", environment=own)
 
     def supervisor(self, patience: Patience = QUICK) -> Supervisor:
-        return Supervisor(self.data, {**os.environ, "PYTHONPATH": str(FAKES)}, self.report, patience)
+        return Supervisor(self.data, {**os.environ, "PYTHONPATH": PATH_WITH_FAKES}, self.report, patience)
 
     def report(self, event: Event) -> None:
         self.events.append(event)
@@ -180,7 +181,7 @@ def test_children_end_when_their_parent_is_killed(tmp_path):
     """A killed `up` must leave nothing that holds ports and corpora."""
     (port,) = free_ports(1)
     arguments = [sys.executable, "-c", PARENT, str(tmp_path / "data"), str(port), str(tmp_path / "journal")]
-    environment = {**os.environ, "PYTHONPATH": str(FAKES)}
+    environment = {**os.environ, "PYTHONPATH": PATH_WITH_FAKES}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as parent:
         assert parent.stdout is not None
         child = os.pidfd_open(int(parent.stdout.readline()))
