@@ -18,7 +18,7 @@ Nothing in this package knows of time, files, sockets or threads.
 from groundplane_shard.log.cell import Identity
 from groundplane_shard.log.layout import Epoch, Layout, Seq
 from groundplane_shard.log.manifest import Manifest, Snapshot, SnapshotFile
-from groundplane_shard.log.operations import LocalFile, Operation, Result, Steps
+from groundplane_shard.log.operations import Damaged, LocalFile, Operation, Restored, Result, Steps
 from groundplane_shard.log.record import NO_EMBEDDING, Kind, Position, Record
 from groundplane_shard.log.replica import Replica, Witness
 from groundplane_shard.log.writer import Committed, Writer
@@ -26,6 +26,7 @@ from groundplane_shard.log.writer import Committed, Writer
 __all__ = [
     "NO_EMBEDDING",
     "Committed",
+    "Damaged",
     "Epoch",
     "Identity",
     "Kind",
@@ -36,6 +37,7 @@ __all__ = [
     "Position",
     "Record",
     "Replica",
+    "Restored",
     "Result",
     "Seq",
     "Snapshot",

@@ -38,7 +38,7 @@ class Standing(msgspec.Struct, frozen=True):
     """What a writer brings from its take-over."""
 
     epoch: Epoch
-    barriers: frozenset[Seq]  # every barrier that it restored or read, its own among them
+    barriers: frozenset[Seq]  # those it read after its snapshot, and its own; MANIFEST has the ones before
     damaged_uploads: frozenset[str]  # snapshots that did not verify; the next publication drops them
     keep_snapshots: int
 

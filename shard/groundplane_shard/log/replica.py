@@ -52,7 +52,7 @@ class Replica:
         self._layout = identity.layout
         self._incarnation = UUID(identity.layout.incarnation).bytes
         self._keep_snapshots = keep_snapshots
-        self._barriers: set[Seq] = set()
+        self._barriers: set[Seq] = set()  # read since the restore; those before it are in MANIFEST
         self._damaged: set[str] = set()  # upload ids of snapshots that did not verify
         self._was_writer = False  # whether this process ever raised the epoch
 
@@ -97,7 +97,7 @@ class Replica:
             manifest = self.manifest
             for snapshot in self._candidates(manifest):
                 if (yield from self._restore_one(snapshot)):
-                    self._barriers = set(manifest.barriers)
+                    self._barriers = set()
                     return
             if (yield from self.cell.refresh()).counter == manifest.counter:
                 break
@@ -258,14 +258,12 @@ class Replica:
             yield from self._apply((yield from self._judge_foreign(foreign, key, epoch)))
 
     def _judge_foreign(self, data: bytes, key: str, epoch: Epoch) -> Steps[Encoded]:
-        """Return the older writer's record that took the barrier's place. Raises Superseded if a newer writer's did."""
+        """Return the record that took the barrier's place; one that does not fit is damage only if the epoch is still ours."""
         try:
             found = self._decode(data, key)
         except CorruptData:
             yield from self._check_still_ours(epoch)
             raise
-        if found.record.epoch >= epoch:
-            raise _lost_race(found.record.epoch, epoch)
         return found
 
     def _confirm(self, epoch: Epoch, barrier: Encoded) -> Steps[None]:

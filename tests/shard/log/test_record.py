@@ -71,6 +71,15 @@ def test_every_cut_is_found(length):
         decode(encode(RECORD).data[:length], key=KEY, incarnation=INCARNATION, after=BEFORE)
 
 
+def test_length_that_contradicts_the_payload_is_refused():
+    """A right digest over a wrong length is software's fault, and must not shorten a batch."""
+    data = bytearray(encode(RECORD).data)
+    data[143] += 1
+
+    with pytest.raises(CorruptData, match="expected 7"):
+        decode_unchained(resealed(bytes(data)), key=KEY)
+
+
 @given(st.binary(max_size=400))
 def test_foreign_bytes_are_refused(data):
     """An error document or anything else under a log key is never taken for a record."""

@@ -73,6 +73,18 @@ def test_older_manifest_put_back_is_noticed(harness):
     assert refusal.value.code == "went_back"
 
 
+def test_older_manifest_of_the_same_epoch_is_noticed(harness):
+    """An old snapshot list put back would have the log below it collected or missing."""
+    writer = harness.writer(payloads=[b"a"])
+    old = harness.objects[LAYOUT.manifest]
+    harness.run(writer.register_analyser("snowball-english"))
+    harness.objects[LAYOUT.manifest] = old
+
+    with pytest.raises(CorruptData, match="counter 2 and epoch 1") as refusal:
+        harness.run(writer.register_analyser("snowball-english"))
+    assert refusal.value.code == "went_back"
+
+
 def test_manifest_older_than_the_log_is_noticed(harness):
     """The same by a process that never saw the newer MANIFEST: the log's epoch tells."""
     harness.writer(payloads=[b"a"])
@@ -285,6 +297,23 @@ def test_barrier_is_worth_nothing_if_the_epoch_was_raised_meanwhile(harness):
     harness.answer = overtake
     with pytest.raises(Superseded):
         harness.run(sleeper.take_over())
+
+
+def test_older_take_over_places_no_barrier_behind_a_newer_one(harness):
+    """Epochs never fall along the log, not even by a take-over that is about to find out that it lost."""
+    harness.writer("w1", payloads=[b"a"])
+    late = harness.replica("w2")
+
+    def let_the_newer_one_win(operation):
+        if isinstance(operation, ops.Create):
+            harness.answer = lambda operation: None
+            harness.writer("w3")
+        return
+
+    harness.answer = let_the_newer_one_win
+    with pytest.raises(Superseded):
+        harness.run(late.take_over())
+    assert harness.log_keys() == [1, 2, 3]
 
 
 def test_writer_that_lost_its_corpus_does_not_contend_again(harness):

@@ -119,6 +119,78 @@ def test_superseded_writer_publishes_nothing(harness):
         harness.run(old.publish_snapshot(files, frozen, token="00000001"))
 
 
+def test_superseded_writer_uploads_nothing(harness):
+    """Files that can never be listed need not travel."""
+    old = harness.writer(payloads=[b"a"])
+    files, frozen = harness.files(), harness.position
+    harness.writer("w2")
+
+    with pytest.raises(Superseded):
+        harness.run(old.publish_snapshot(files, frozen, token="00000001"))
+    assert uploads(harness) == []
+
+
+def test_writer_superseded_while_it_uploads_publishes_nothing(harness):
+    """The epoch counts at the moment of the change, not when the upload began."""
+    old = harness.writer(payloads=[b"a"])
+
+    def take_over(operation):
+        if isinstance(operation, ops.Verify):
+            harness.answer = lambda operation: None
+            harness.writer("w2")
+        return
+
+    harness.answer = take_over
+    with pytest.raises(Superseded):
+        harness.publish(old, "00000001")
+    assert harness.replica("w3").manifest.snapshots == ()
+
+
+def test_file_that_was_dropped_meanwhile_is_not_listed(harness):
+    """Another publication may have dropped the snapshot whose file this one wanted to reuse: it may be deleted any moment."""
+    writer = harness.writer(payloads=[b"a"], keep_snapshots=1)
+    harness.publish(writer, "00000001", b"same")
+    harness.run(writer.append(b"b"))
+    between = harness.position
+    harness.run(writer.append(b"c"))
+    publication = writer.publish_snapshot(harness.files(b"same"), harness.position, token="00000002")
+    pending = harness.run_until(publication, ops.Replace)
+    harness.run(writer.publish_snapshot(harness.files(b"other"), between, token="00000003"))
+
+    with pytest.raises(Unavailable) as refusal:
+        harness.finish(publication, pending)
+    assert refusal.value.code == "base_moved"
+
+
+def test_publication_overtaken_by_a_newer_one_is_refused(harness):
+    """Snapshots in MANIFEST ascend; the later one holds all that this one does."""
+    writer = harness.writer(payloads=[b"a"])
+    publication = writer.publish_snapshot(harness.files(), harness.position, token="00000001")
+    pending = harness.run_until(publication, ops.Replace)
+    harness.run(writer.append(b"b"))
+    harness.publish(writer, "00000002")
+
+    with pytest.raises(InvalidInput) as refusal:
+        harness.finish(publication, pending)
+    assert refusal.value.code == "snapshot_not_newer"
+
+
+def test_lost_answer_to_the_publication_is_settled_by_reading_back(harness):
+    """The snapshot is published once, whatever the network said."""
+    writer = harness.writer(payloads=[b"a"])
+    lost = iter([True])
+
+    def lose_first_answer(operation):
+        if isinstance(operation, ops.Replace) and next(lost, False):
+            harness.store(operation)
+            return ops.Unknown("lost")
+        return None
+
+    harness.answer = lose_first_answer
+    snapshot = harness.publish(writer, "00000001")
+    assert writer.manifest.snapshots == (snapshot,)
+
+
 def test_upload_collected_by_a_newer_writer_is_supersession_not_corruption(harness):
     """The operator must not be sent to look for damage that is none."""
     old = harness.writer(payloads=[b"a"])

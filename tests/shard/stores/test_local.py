@@ -177,14 +177,33 @@ def failing(error_number, only=lambda descriptor: True):
     return fsync
 
 
+async def test_bytes_are_durable_before_the_name_and_the_name_before_the_answer(store, monkeypatch):
+    """After a power loss an acknowledged object is there, and no name leads to bytes that are not."""
+    created = await store.create(f"{KEY}0", b"makes the directory")
+    order = []
+    for name in ("fsync", "link", "rename", "replace"):
+        real = getattr(os, name)
+
+        def noted(*arguments, name=name, real=real, **options):
+            order.append("fsync directory" if name == "fsync" and is_directory(arguments[0]) else name)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(os, name, noted)
+    await store.create(KEY, b"one")
+    await store.replace(f"{KEY}0", b"two", created.etag)
+
+    assert order == ["fsync", "link", "fsync directory", "fsync", "replace", "fsync directory"]
+
+
 def is_directory(descriptor):
     return stat.S_ISDIR(os.fstat(descriptor).st_mode)
 
 
-async def test_failed_fsync_ends_all_writing_until_the_next_start(root, store, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["io", "no-space"])
+async def test_failed_fsync_ends_all_writing_until_the_next_start(root, store, monkeypatch, number):
     """After it nobody knows what the disk holds; a second fsync that succeeds proves nothing."""
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", failing(errno.EIO))
+        patched.setattr(os, "fsync", failing(number))
         with pytest.raises(Unavailable):
             await store.create(KEY, b"one")
     with pytest.raises(Unavailable, match="restart"):
