@@ -1,12 +1,14 @@
 """`groundplane ask` and `groundplane evidence`."""
 
+from typing import Unpack
+
 import click
 import msgspec
 
 from groundplane.cli.answers import print_evidence, print_ground
 from groundplane.cli.connection import Connection, connection_options, output_option
 from groundplane.cli.terminal import print_json
-from groundplane.client.calls import GroundOptions
+from groundplane.client.calls import EvidenceOptions, GroundOptions
 from groundplane.wire.filters import Filter
 
 EXIT_UNAVAILABLE = 5
@@ -27,9 +29,7 @@ class FilterParameter(click.ParamType[Filter]):
 
 
 _K = click.option("-k", "--hits", "k", type=click.IntRange(1, 50), default=5, show_default=True, help="Hits at most.")
-_FILTER = click.option(
-    "--filter", "filter_", type=FilterParameter(), help="Only documents that match this JSON filter."
-)
+_FILTER = click.option("--filter", type=FilterParameter(), help="Only documents that match this JSON filter.")
 _EXPLAIN = click.option("--explain", is_flag=True, help="Show how each hit passed the floor.")
 _POSITION = click.option("--min-position", help="Wait until this position, which a write returned, is searched.")
 
@@ -47,14 +47,12 @@ _POSITION = click.option("--min-position", help="Wait until this position, which
 @output_option
 @connection_options
 def ask(
-    connection: Connection, *, query: str, k: int, filter_: Filter | None, explain: bool, min_position: str | None,
-    memo: tuple[str, str] | None, fresh: bool, output: str,
-) -> int:  # fmt: skip
+    connection: Connection, *, query: str, memo: tuple[str, str] | None, output: str, **options: Unpack[GroundOptions]
+) -> int:
     """Ask QUERY through every tier: memo, hybrid search, keyword search.
 
     Exits with 5 if the corpora could not be searched and no other tier answered.
     """
-    options = GroundOptions(k=k, filter=filter_, explain=explain, min_position=min_position, fresh=fresh)
     if memo is not None:
         options["name"], options["fingerprint"] = memo
     with connection.open("read") as client:
@@ -69,17 +67,12 @@ def ask(
 @_FILTER
 @_EXPLAIN
 @_POSITION
-@click.option("--partial", is_flag=True, help="Take what one corpus holds if the other cannot be searched.")
+@click.option("--partial", flag_value="allow", help="Take what one corpus holds if the other cannot be searched.")
 @output_option
 @connection_options
-def evidence(
-    connection: Connection, *, query: str, k: int, filter_: Filter | None, explain: bool, min_position: str | None,
-    partial: bool, output: str,
-) -> int:  # fmt: skip
+def evidence(connection: Connection, *, query: str, output: str, **options: Unpack[EvidenceOptions]) -> int:
     """Search the corpora for QUERY: hybrid search alone, or exit code 5 if that is not possible."""
     with connection.open("read") as client:
-        answer = client.evidence(
-            query, k=k, filter=filter_, explain=explain, min_position=min_position, partial="allow" if partial else None
-        )
+        answer = client.evidence(query, **options)
     print_json(answer) if output == "json" else print_evidence(answer)
     return 0

@@ -16,6 +16,7 @@ from groundplane.cli.reading import find_files, read_documents
 from groundplane.cli.terminal import data_console, notes_console, print_json, printable
 from groundplane.client import ClientOptions
 
+MAX_NAMED = 100
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -50,8 +51,10 @@ def _print_tally(tally: Tally) -> None:
     console.print(Text.assemble((f"{'unchanged':<10}", "bold"), f"{tally.unchanged:>6}"))
     for name, style, entries in (("skipped", "yellow", tally.skipped), ("failed", "red", tally.failed)):
         console.print(Text.assemble((f"{name:<10}", f"bold {style}" if entries else "bold"), f"{len(entries):>6}"))
-        for entry in entries:
+        for entry in entries[:MAX_NAMED]:
             console.print(_named_line(entry))
+        if len(entries) > MAX_NAMED:
+            console.print(Text(f"    and {len(entries) - MAX_NAMED} more: -o json names them all", "dim"))
 
 
 def _named_line(entry: Named) -> Text:

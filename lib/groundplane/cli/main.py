@@ -29,7 +29,10 @@ EXIT_UNAVAILABLE = 5
 EXIT_INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 error, 2 usage, 4 not authorised, 5 retrieval unavailable.",
+)
 @click.version_option(package_name="groundplane", prog_name="groundplane")
 def groundplane() -> None:
     """Ground questions in a tenant's own records.

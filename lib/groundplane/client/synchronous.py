@@ -13,7 +13,7 @@ from groundplane.client.batches import cut_batches
 from groundplane.client.calls import AnswerT, Call, EvidenceOptions, GroundOptions, Reply
 from groundplane.client.credentials import Token, from_environment, token_source
 from groundplane.client.options import ClientOptions
-from groundplane.client.transport import error_of_transport, limits_of, reply_of
+from groundplane.client.transport import error_of_transport, limits_of, reply_of, uses_proxies
 from groundplane.wire.public import (
     Basis,
     CorpusAnswer,
@@ -45,7 +45,7 @@ class Client:
     ) -> None:
         self._token = token_source(token)
         self._options = options
-        self._http = httpx.Client(base_url=url, transport=transport, follow_redirects=False)
+        self._http = httpx.Client(base_url=url, transport=transport, trust_env=uses_proxies(url))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

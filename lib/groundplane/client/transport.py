@@ -1,5 +1,6 @@
 """What both shells share about httpx: time limits, replies, and which of its errors mean that nothing was sent."""
 
+import ipaddress
 from typing import Any
 
 import httpx
@@ -7,6 +8,7 @@ import httpx
 from groundplane.client.calls import Call, Reply, error_without_reply
 from groundplane.client.errors import ClientError
 from groundplane.client.options import ClientOptions
+from groundplane.errors import InvalidInput
 
 _NOT_SENT = (
     httpx.ConnectError,
@@ -16,6 +18,26 @@ _NOT_SENT = (
     httpx.InvalidURL,
     httpx.ProxyError,
 )
+
+
+def uses_proxies(url: str) -> bool:
+    """Return whether requests to `url` go through the proxies that the environment names: not on this machine.
+
+    Raises InvalidInput for what is no http or https URL.
+    """
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidInput(f"router address {url[:128]!r} is no URL: expected http://host:port") from error
+    host = parsed.host
+    if parsed.scheme not in {"http", "https"} or not host:
+        raise InvalidInput(f"router address {url[:128]!r} names no http or https server: expected http://host:port")
+    if host == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def limits_of(call: Call[Any], options: ClientOptions) -> httpx.Timeout:

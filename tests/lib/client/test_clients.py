@@ -16,6 +16,8 @@ from groundplane.client import (
     ServiceUnreachable,
     WriteOutcomeUnknown,
 )
+from groundplane.client.transport import uses_proxies
+from groundplane.errors import InvalidInput
 from groundplane.wire.public import IndexAnswer, WriteAnswer
 from tests.fakes.answers import ground_answer
 
@@ -129,3 +131,24 @@ def test_both_clients_have_the_same_methods():
     methods = [{name for name in vars(kind) if not name.startswith("_")} for kind in (Client, AsyncClient)]
 
     assert methods[0] == methods[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        pytest.param("http://127.0.0.1:8080", False, id="loopback"),
+        pytest.param("http://[::1]:8080", False, id="loopback-6"),
+        pytest.param("http://localhost", False, id="localhost"),
+        pytest.param("https://router.agents.svc", True, id="cluster"),
+    ],
+)
+def test_a_router_of_this_machine_is_asked_past_the_proxy(url, expected):
+    """A company's proxy cannot reach 127.0.0.1 of this machine."""
+    assert uses_proxies(url) is expected
+
+
+@pytest.mark.parametrize("url", ["", "router:8080", "127.0.0.1:8080", "ftp://router", "http://", "http://host:port"])
+def test_an_address_that_is_no_url_is_refused_at_once(url):
+    """A missing scheme is the most common slip."""
+    with pytest.raises(InvalidInput, match="expected http://host:port"):
+        Client(url, "token")
