@@ -6,6 +6,7 @@ key id to the role whose key signed it: the router's keys grant `read` and `writ
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -163,7 +164,9 @@ class VerifyingKeys:
             raise denied
         claims = _decode(token, key, audience, denied, now=now)
         right, expires_at, issued_at = claims.get("right"), float(claims["exp"]), float(claims["iat"])
-        if right not in RIGHTS_OF_ROLE[role] or expires_at - issued_at > CAPABILITY_SECONDS:
+        if not isinstance(right, str) or right not in RIGHTS_OF_ROLE[role]:
+            raise denied
+        if expires_at - issued_at > CAPABILITY_SECONDS:
             raise denied
         return Capability(right=right, key_id=KeyId(key_id(key)), expires_at=expires_at)
 
@@ -206,9 +209,12 @@ def _decode(token: str, key: Ed25519PublicKey, audience: str, denied: Denied, *,
     options: Any = {"require": ["exp", "iat", "aud"], "verify_exp": False, "verify_iat": False, "verify_nbf": False}
     try:
         claims = jwt.decode(token, key, algorithms=[_ALGORITHM], audience=audience, options=options)
-        expires_at, valid_from = float(claims["exp"]), float(claims.get("nbf", claims["iat"]))
-    except (jwt.PyJWTError, TypeError, ValueError) as error:
+        expires_at, issued_at = float(claims["exp"]), float(claims["iat"])
+        valid_from = max(issued_at, float(claims.get("nbf", issued_at)))
+    except (jwt.PyJWTError, TypeError, ValueError, OverflowError) as error:
         raise denied from error
+    if not (math.isfinite(expires_at) and math.isfinite(valid_from)):
+        raise denied
     if claims["aud"] != audience or now >= expires_at or valid_from > now + CLOCK_LEEWAY_SECONDS:
         raise denied
     return claims

@@ -11,6 +11,8 @@ import msgspec
 
 from groundplane.errors import InvalidInput
 
+MAX_QUOTED_CHARACTERS = 128
+
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
@@ -44,9 +46,7 @@ def read_settings(settings_type: type[SettingsT], environment: Mapping[str, str]
         try:
             values[field.name] = msgspec.convert(raw, hint, strict=False)
         except msgspec.ValidationError as error:
-            shown = "(secret)" if meta["secret"] else raw[:128]
-            expected = str(error).split(" - at ")[0].lower()
-            faults.append(f"{meta['variable']}={shown}: {expected}; {meta['help']}")
+            faults.append(_fault(meta, raw, error))
     if faults:
         raise InvalidInput("\n".join(faults), code="invalid_settings")
     return settings_type(**values)
@@ -60,6 +60,14 @@ def settings_table(settings_type: type[msgspec.Struct]) -> list[SettingRow]:
         default = "required" if field.required else _shown_default(field)
         rows.append(SettingRow(variable=meta["variable"], default=default, help_text=meta["help"]))
     return rows
+
+
+def _fault(meta: dict[str, Any], raw: str, error: msgspec.ValidationError) -> str:
+    """Return the line about one bad value; the library's own text may quote the value too, so a secret's is left out."""
+    if meta["secret"]:
+        return f"{meta['variable']}=(secret): {meta['help']}"
+    found = str(error).split(" - at ")[0].lower()[:MAX_QUOTED_CHARACTERS]
+    return f"{meta['variable']}={raw[:MAX_QUOTED_CHARACTERS]}: {found}; {meta['help']}"
 
 
 def _shown_default(field: msgspec.structs.FieldInfo) -> str:

@@ -1,0 +1,163 @@
+"""HTTP at the edge: bounded bodies, and one problem document for every failure."""
+
+import logging
+
+import httpx
+import msgspec
+import pytest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from groundplane.errors import (
+    CorruptData,
+    Denied,
+    GroundplaneError,
+    InvalidInput,
+    OutcomeUnknown,
+    Superseded,
+    Unavailable,
+)
+from groundplane.process.http import (
+    PatternRoute,
+    ProblemHandler,
+    decode_json,
+    decode_msgpack,
+    problem_of,
+    read_body,
+    route_of,
+)
+from groundplane.process.logs import Log
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True):
+    items: list[int]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "header"),
+    [
+        (InvalidInput("x", field="a.b"), 400, "invalid_input", None),
+        (InvalidInput("x", code="own", status=422), 422, "own", None),
+        (Denied("x"), 401, "denied", "WWW-Authenticate"),
+        (Denied("x", status=403), 403, "denied", None),
+        (Unavailable("x", reason="embed_error", detail="d", retry_after_seconds=7), 503, "unavailable", "Retry-After"),
+        (OutcomeUnknown("x"), 503, "outcome_unknown", "Retry-After"),
+        (Superseded("x"), 503, "superseded", None),
+        (CorruptData("x"), 503, "corrupt_data", None),
+        (HTTPException(404), 404, "not_found", None),
+        (HTTPException(405, headers={"Allow": "GET"}), 405, "method_not_allowed", "Allow"),
+        (ZeroDivisionError("secret"), 500, "internal_error", None),
+    ],
+)
+def test_each_kind_of_failure_has_its_status_code_and_headers(error, status, code, header):
+    """Receivers act by kind; the table is the contract."""
+    problem, headers = problem_of(error)
+
+    assert (problem.status, problem.code, problem.type.rpartition("/")[2]) == (status, code, code)
+    assert set(headers) == ({header} if header else set())
+    assert "secret" not in problem.detail
+
+
+def test_an_unavailable_problem_carries_reason_detail_and_when_to_come_back():
+    """A client decides by them."""
+    problem, headers = problem_of(Unavailable("x", reason="embed_error", detail="slow", retry_after_seconds=7))
+
+    assert (problem.reason, problem.unavailable_detail, headers["Retry-After"]) == ("embed_error", "slow", "7")
+
+
+@pytest.mark.parametrize("decode", [decode_json, decode_msgpack])
+def test_a_field_of_the_wrong_type_is_named(decode):
+    """Whoever sent it finds it."""
+    encode = msgspec.json.encode if decode is decode_json else msgspec.msgpack.encode
+    with pytest.raises(InvalidInput) as fault:
+        decode(Body, encode({"items": [1, "x"]}))
+
+    assert fault.value.field == "items[1]"
+    assert fault.value.message.startswith("items[1]: expected `int`")
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"{", b"[" * 100_000, b'{"items": [1e999]}', b'{"items": [], "x": 1}'])
+def test_what_is_no_json_of_ours_is_invalid_and_nothing_else(body):
+    """No body may raise anything that becomes a 500."""
+    with pytest.raises(InvalidInput):
+        decode_json(Body, body)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x81", b"\x91" * 100_000, b"\x81\xa1\xff\x01"])
+def test_what_is_no_msgpack_of_ours_is_invalid_and_nothing_else(body):
+    """As for JSON."""
+    with pytest.raises(InvalidInput):
+        decode_msgpack(Body, body)
+
+
+def serve(handler):
+    problems = ProblemHandler(Log("test"))
+    handlers = {GroundplaneError: problems, HTTPException: problems, Exception: problems}
+    app = Starlette(routes=[PatternRoute("/things/{id}", handler, methods=["POST"])], exception_handlers=handlers)
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x")
+
+
+async def echo(request: Request) -> Response:
+    return Response(await read_body(request, 10, "application/json"))
+
+
+async def endless():
+    while True:
+        yield b"x"
+
+
+@pytest.mark.parametrize(
+    ("headers", "content", "status"),
+    [
+        pytest.param({}, b"0123456789", 200, id="at-the-bound"),
+        pytest.param({}, b"0123456789x", 413, id="declared-too-long"),
+        pytest.param({"content-type": "text/plain"}, b"x", 415, id="other-type"),
+        pytest.param({"content-type": "Application/JSON; charset=utf-8"}, b"x", 200, id="parameters-of-the-type"),
+        pytest.param({"content-encoding": "gzip"}, b"x", 415, id="compressed"),
+        pytest.param({"content-length": "1"}, b"0123456789x", 413, id="length-that-lies"),
+    ],
+)
+async def test_a_body_is_read_up_to_its_bound(headers, content, status):
+    """Excess is refused, whatever the headers say."""
+    async with serve(echo) as client:
+        answer = await client.post("/things/1", content=content, headers=headers)
+
+    assert answer.status_code == status
+
+
+async def test_an_endless_body_is_refused_at_its_bound():
+    """Not when memory is full."""
+    async with serve(echo) as client:
+        answer = await client.post("/things/1", content=endless())
+
+    assert answer.status_code == 413
+
+
+async def test_a_bug_is_logged_once_by_its_pattern_and_told_to_nobody(caplog):
+    """The path may hold a document's id; the text of the exception may hold anything."""
+
+    async def fail(_request: Request) -> Response:
+        raise ZeroDivisionError("secret")
+
+    caplog.set_level(logging.INFO, "groundplane")
+    async with serve(fail) as client:
+        answer = await client.post("/things/document-id")
+
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+    (record,) = [one for one in caplog.records if one.name == "groundplane.test"]
+    assert record.groundplane_fields == {"method": "POST", "route": "/things/{id}"}
+
+
+async def test_a_route_is_known_by_its_pattern():
+    """Labels and log lines must be few."""
+
+    async def pattern(request: Request) -> Response:
+        return Response(route_of(request))
+
+    async with serve(pattern) as client:
+        answer = await client.post("/things/document-id")
+
+    assert answer.text == "/things/{id}"
