@@ -48,6 +48,7 @@ class Writer:
         self._published: frozenset[str] = frozenset()  # upload ids of this writer that a stored MANIFEST listed
         self._in_flight: Seq | None = None
         self._stop: GroundplaneError | None = None
+        self._lost: Superseded | None = None  # found out while MANIFEST was changed; stays, whatever an append does
 
     @property
     def epoch(self) -> Epoch:
@@ -62,7 +63,7 @@ class Writer:
     @property
     def stopped(self) -> GroundplaneError | None:
         """Why this writer appends no more; None while it does."""
-        return None if self._in_flight is not None else self._stop
+        return self._lost or (None if self._in_flight is not None else self._stop)
 
     def append(self, payload: bytes, *, embedding_id: bytes = NO_EMBEDDING) -> Steps[Committed]:
         """Log one batch, apply it, and return where it stands. See the module for what each error means."""
@@ -83,8 +84,9 @@ class Writer:
         """Upload the files of a frozen table, verify them all, and list them in MANIFEST.
 
         `position` is the one that `Apply` or `Restore` gave the state that was frozen, never the log's head at the time
-        of the call. `token` is fresh random hex for every call. Raises Superseded, Unavailable
-        (not published), OutcomeUnknown (repeat with a new token), CorruptData (an upload does not verify).
+        of the call. `token` is fresh random hex for every call. Raises Superseded, Unavailable (not published),
+        InvalidInput (not newer than the newest snapshot), OutcomeUnknown (repeat with a new token), CorruptData (an upload
+        does not verify).
         """
         upload = upload_id(self.epoch, token)
         plan = publishing.Plan(self._layout, upload, position, files, self._standing)
@@ -101,10 +103,10 @@ class Writer:
             self._check_ours(base)
             if not base.embeddings:
                 return msgspec.structs.replace(base, embeddings=(embedding,))
-            if any(known["id"] == embedding["id"] for known in base.embeddings):
+            if any(known.get("id") == embedding["id"] for known in base.embeddings):
                 return base
             raise InvalidInput(
-                f"embedding {embedding['id']!r}: expected {base.embeddings[-1]['id']!r}, with which this corpus was written; "
+                f"embedding {embedding['id']!r}: expected {base.embeddings[-1].get('id')!r}, with which this corpus was written; "
                 "reindex the corpus to change it",
                 code="embedding_mismatch",
             )
@@ -133,6 +135,8 @@ class Writer:
         return collecting.collect(judged)
 
     def _check_can_append(self) -> None:
+        if self._lost is not None:
+            raise self._lost
         if self._in_flight is not None:
             raise Unavailable(
                 f"log record {self._in_flight} is in flight: expected one at a time; append after it",
@@ -169,8 +173,8 @@ class Writer:
 
     def _check_ours(self, base: Manifest) -> None:
         if (base.epoch, base.writer_id) != (self.epoch, self.cell.identity.writer_id):
-            self._stop = _superseded(f"epoch {base.epoch} of writer {base.writer_id}", f"epoch {self.epoch}")
-            raise self._stop
+            self._lost = _superseded(f"epoch {base.epoch} of writer {base.writer_id}", f"epoch {self.epoch}")
+            raise self._lost
 
 
 def _cut_off(batch: Encoded) -> Unavailable:

@@ -205,6 +205,20 @@ def test_superseded_writer_cannot_change_manifest(harness, writer):
         harness.run(writer.register_analyser("snowball-english"))
 
 
+def test_supersession_found_beside_an_append_outlasts_it(harness, writer):
+    """The append that was under way is committed, being in the log before the barrier; it must not revive the writer."""
+    append = writer.append(b"a")
+    pending = harness.run_until(append, ops.Apply)
+    harness.writer("w2")
+    with pytest.raises(Superseded):
+        harness.run(writer.register_analyser("snowball-english"))
+    harness.finish(append, pending)
+
+    assert isinstance(writer.stopped, Superseded)
+    with pytest.raises(Superseded):
+        harness.run(writer.append(b"b"))
+
+
 def test_change_that_was_overtaken_is_decided_again_on_the_new_version(harness, writer):
     """Two changes by one writer may run side by side; neither may undo the other."""
     first = writer.register_analyser("snowball-english")
