@@ -204,7 +204,7 @@ def test_a_capability_for_something_else_is_refused(shard_for_access, key, incar
     """A request meant for another corpus must be refused by the shard itself, whoever sent it: I15."""
     shard = shard_for_access
     audience = capability_audience(CorpusKey(key), Incarnation(incarnation or shard.incarnation))
-    token = shard._signing["read"].sign_capability(audience, right, now=time.time())
+    token = shard._signing["router"].sign_capability(audience, right, now=time.time())
 
     answer = post_search(shard, f"Bearer {token}")
 
