@@ -11,11 +11,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from groundplane.errors import InvalidInput
+from groundplane.process.connections import BoundedHttpProtocol
 
 USAGE_EXIT_CODE = 2
 KEEP_ALIVE_SECONDS = 60
 DRAIN_SECONDS = 10
-MAX_HEADER_BYTES = 32 * 1024
 
 
 def private_files() -> None:
@@ -30,7 +30,7 @@ def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
         lifespan="on",
         access_log=False,
