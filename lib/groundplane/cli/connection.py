@@ -1,5 +1,6 @@
 """Whose request it is and where it goes: the options that every command on a corpus shares."""
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from groundplane.client import Client, ClientOptions
 from groundplane.client.credentials import Token
@@ -101,23 +103,31 @@ def output_option(command: CommandT) -> CommandT:
 
 
 def connection_options(command: CommandT) -> CommandT:
-    """Add the options of a `Connection`, handed to the command as `connection`."""
+    """Add the options of a `Connection`, handed to the command as `connection`.
 
+    A tenant that is typed means this machine: address and token of the environment, which are another
+    installation's, then have no part in it.
+    """
+
+    @functools.wraps(command)
     def gather(
         *, url: str | None, token_file: Path | None, data: Path, tenant: str | None, is_platform: bool, **rest: Any
     ) -> Any:
+        is_local = tenant is not None or is_platform
         if tenant is not None and is_platform:
             raise click.UsageError("--tenant and --platform exclude each other: keep one")
-        if token_file is not None and (tenant is not None or is_platform):
+        if is_local and _is_typed("token_file"):
             raise click.UsageError("--token-file already says who asks: leave out --tenant and --platform")
         connection = Connection(
-            url=url, token_file=token_file, token=os.environ.get("GROUNDPLANE_TOKEN") or None, data=data,
-            tenant=tenant, is_platform=is_platform,
-        )  # fmt: skip
+            url=url if _is_typed("url") or not is_local else None,
+            token_file=None if is_local else token_file,
+            token=os.environ.get("GROUNDPLANE_TOKEN") or None,
+            data=data,
+            tenant=tenant,
+            is_platform=is_platform,
+        )
         return command(connection=connection, **rest)
 
-    gather.__name__, gather.__doc__ = command.__name__, command.__doc__
-    gather.__dict__.update(command.__dict__)
     options = (
         click.option("--tenant", help="Act as this tenant, with a token of the data directory."),
         click.option("--platform", "is_platform", is_flag=True, help="Act as the platform team."),
@@ -132,3 +142,8 @@ def connection_options(command: CommandT) -> CommandT:
     for option in reversed(options):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]  # the same command with more options
+
+
+def _is_typed(parameter: str) -> bool:
+    """Return whether a parameter stands on the command line, not in the environment."""
+    return click.get_current_context().get_parameter_source(parameter) is ParameterSource.COMMANDLINE

@@ -28,6 +28,7 @@ from groundplane.local.ports import free_ports
 from groundplane.local.supervisor import Supervisor
 from groundplane.local.system import System, hold_data_directory, prepare_system
 from groundplane.manifests import load_manifests
+from groundplane.process.clock import SystemClock
 from groundplane.wire.directory import Access
 
 _EMBEDDED_DIMENSION = "384"
@@ -64,7 +65,8 @@ def demo(files: tuple[Path, ...], data: Path | None) -> int:
 async def _run(data: DataDirectory, system: System) -> list[StepResult]:
     console = notes_console()
     cut_off = _router_without_embedder(data)
-    async with Supervisor(data, _clean(os.environ), EventPrinter(console)) as supervisor, AsyncExitStack() as stack:
+    supervisor = Supervisor(data, _clean(os.environ), EventPrinter(console), SystemClock())
+    async with supervisor, AsyncExitStack() as stack:
         console.print(Text("starting a platform shard, two tenant shards and two routers", "bold"))
         await supervisor.start_stage(system.shards)
         without_embedder = asyncio.create_task(

@@ -35,11 +35,12 @@ def index(connection: Connection, *, paths: tuple[Path, ...], output: str) -> in
     for entry in refused:
         tally.refuse(entry)
     total_bytes = sum(file.size_bytes for file in files)
-    try:
-        with connection.open("write", options) as client, _progress(total_bytes, tally) as advance:
-            index_all(client, read_documents(files), tally, advance, options)
-    finally:
-        print_json(tally) if output == "json" else _print_tally(tally)
+    with connection.open("write", options) as client:
+        try:
+            with _progress(total_bytes, tally) as advance:
+                index_all(client, read_documents(files), tally, advance, options)
+        finally:
+            print_json(tally) if output == "json" else _print_tally(tally)
     return 1 if tally.failed else 0
 
 

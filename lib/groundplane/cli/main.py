@@ -64,9 +64,8 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
-        return EXIT_INTERRUPTED
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
+        notes_console().print("interrupted")
         return EXIT_INTERRUPTED
     except GroundplaneError as error:
         return _fail(error)
@@ -75,7 +74,8 @@ def run(arguments: list[str]) -> int:
 
 def _fail(error: GroundplaneError) -> int:
     console = notes_console()
-    console.print(Text.assemble(("error: ", "bold red"), printable_lines(error.message)), soft_wrap=True)
+    reason = f"{error.reason}: " if isinstance(error, RetrievalUnavailable) and error.reason else ""
+    console.print(Text.assemble(("error: ", "bold red"), reason, printable_lines(error.message)), soft_wrap=True)
     for hint in _hints(error):
         console.print(Text.assemble(("  try: ", "cyan"), hint), soft_wrap=True)
     if isinstance(error, NotAuthorised | Denied):
@@ -87,7 +87,7 @@ def _hints(error: GroundplaneError) -> list[str]:
     match error:
         case RetrievalUnavailable():
             return [
-                "groundplane ask (falls through to the keyword tier)",
+                "groundplane ask instead of evidence (falls through to the keyword tier)",
                 "groundplane status (shows what is not ready)",
             ]
         case WriteOutcomeUnknown():

@@ -55,7 +55,11 @@ def find_files(paths: Sequence[Path]) -> tuple[list[SourceFile], list[Refused]]:
     for path in paths:
         name = path.absolute().name or path.as_posix()
         for entry in _walk(path, name):
-            (files if isinstance(entry, SourceFile) else refused).append(entry)  # type: ignore[arg-type]  # told apart
+            match entry:
+                case SourceFile():
+                    files.append(entry)
+                case Refused():
+                    refused.append(entry)
     return files, refused
 
 

@@ -19,6 +19,7 @@ from groundplane.local.readiness import Readiness
 from groundplane.local.supervisor import Supervisor
 from groundplane.local.system import System, announce, hold_data_directory, prepare_system
 from groundplane.manifests import Manifests, load_manifests
+from groundplane.process.clock import SystemClock
 
 _EMBEDDER = "GROUNDPLANE_EMBEDDER"
 
@@ -96,7 +97,7 @@ def _event_line(event: Ready | Waiting | Died | Replaced | Stopping | Killed) ->
 async def _run(data: DataDirectory, system: System, manifests: Manifests) -> None:
     console = notes_console()
     stop = asyncio.Event()
-    async with Supervisor(data, os.environ, EventPrinter(console)) as supervisor:
+    async with Supervisor(data, os.environ, EventPrinter(console), SystemClock()) as supervisor:
         _stop_on_signals(stop, supervisor)
         console.print(Text.assemble(("groundplane up", "bold"), f"  {data.root}"), soft_wrap=True)
         started = asyncio.create_task(_start(supervisor, system))
@@ -143,7 +144,8 @@ async def _print_grounding(console: Console, router_url: str) -> None:
 
 
 def _print_welcome(console: Console, data: DataDirectory, manifests: Manifests) -> None:
-    tenants = [found.corpus.spec.tenant for found in manifests.corpora if found.corpus.spec.tenant is not None]
+    specs = [found.corpus.spec for found in manifests.corpora]
+    tenants = [spec.tenant for spec in specs if spec.tenant is not None and not spec.suspended]
     who = f"--tenant {tenants[0]}" if tenants else "--platform"
     console.print()
     for command in (f"index PATH… {who}", f'ask {who} "…"', "status"):

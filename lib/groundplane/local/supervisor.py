@@ -1,8 +1,8 @@
 """Keeps the processes of one data directory up: starts them in order, restarts what dies, stops them in reverse.
 
 A stage is started when every process of the stages before it is ready: shards first, then routers. A process that
-ends by itself is started again on the same port after a pause that doubles up to half a minute. One that refuses its
-settings (exit code 2) before it was ever ready ends the start: no restart can mend that.
+ends by itself is started again on the same port after a pause that doubles up to half a minute. One that was never
+ready and refuses its settings (exit code 2), or has died five times, ends the start: no restart can mend that.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from groundplane.local.events import Died, Killed, Ready, Replaced, Report, Star
 from groundplane.local.layout import DataDirectory
 from groundplane.local.plan import Program
 from groundplane.local.readiness import Readiness
-from groundplane.process.clock import Clock, SystemClock
+from groundplane.process.clock import Clock
 
 USAGE_EXIT_CODE = 2
 SUPERSEDED = "superseded"
@@ -35,6 +35,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
     healthy_seconds: float = 60.0  # a process that lived that long starts over with the first pause
+    early_deaths: int = 5  # of a process that was never ready, then the start is given up
 
 
 class Supervisor:
@@ -45,13 +46,14 @@ class Supervisor:
         data: DataDirectory,
         inherited: Mapping[str, str],
         report: Report,
+        clock: Clock,
         patience: Patience = Patience(),  # noqa: B008 - frozen
     ) -> None:
         self._data = data
         self._inherited = inherited
         self._report = report
         self._patience = patience
-        self._clock: Clock = SystemClock()
+        self._clock = clock
         self._readiness = Readiness()
         self._stages: list[list[str]] = []
         self._children: dict[str, Child] = {}
@@ -123,27 +125,42 @@ class Supervisor:
 
     async def _keep(self, program: Program) -> None:
         """Start `program` whenever it is not running, until the supervisor stops."""
-        pause = self._patience.first_pause_seconds
-        while not self._stopping.is_set():
+        pause, deaths = self._patience.first_pause_seconds, 0
+        while True:
             began = self._clock.monotonic()
-            child = await Child.start(program, self._data.log_of(program.name), self._inherited)
-            self._children[program.name] = child
-            self._report(Started(name=program.name))
-            watcher = asyncio.create_task(self._watch(program, child, began))
-            try:
-                exit_code = await child.wait()
-            finally:
-                watcher.cancel()
+            exit_code = await self._run_once(program)
             if self._stopping.is_set():
                 return
-            log = self._data.log_of(program.name)
-            if exit_code == USAGE_EXIT_CODE and not self._ready[program.name].is_set():
-                raise Unavailable(f"{program.name} refuses its settings: {refusal(log)}", code="settings_refused")
+            deaths += 1
+            self._give_up_if_hopeless(program.name, exit_code, deaths)
             if self._clock.monotonic() - began > self._patience.healthy_seconds:
                 pause = self._patience.first_pause_seconds
-            self._report(Died(name=program.name, exit_code=exit_code, delay_seconds=pause, last_words=last_words(log)))
+            words = last_words(self._data.log_of(program.name))
+            self._report(Died(name=program.name, exit_code=exit_code, delay_seconds=pause, last_words=words))
             await self._clock.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause_seconds)
+
+    async def _run_once(self, program: Program) -> int:
+        """Start `program`, report when it is ready, and return its exit code when it has ended."""
+        began = self._clock.monotonic()
+        child = await Child.start(program, self._data.log_of(program.name), self._inherited)
+        self._children[program.name] = child
+        self._report(Started(name=program.name))
+        watcher = asyncio.create_task(self._watch(program, child, began))
+        try:
+            return await child.wait()
+        finally:
+            watcher.cancel()
+
+    def _give_up_if_hopeless(self, name: str, exit_code: int, deaths: int) -> None:
+        if self._ready[name].is_set():
+            return
+        log = self._data.log_of(name)
+        if exit_code == USAGE_EXIT_CODE:
+            raise Unavailable(f"{name} refuses its settings: {refusal(log)}", code="settings_refused")
+        if deaths >= self._patience.early_deaths:
+            text = f"{name} ended {deaths} times before it was ready: {last_words(log) or 'without a word'}; see {log}"
+            raise Unavailable(text, code="start_failed")
 
     async def _watch(self, program: Program, child: Child, began: float) -> None:
         """Report when `child` is ready, and afterwards end it if another writer has superseded it."""

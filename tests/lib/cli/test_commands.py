@@ -140,7 +140,7 @@ def test_evidence_without_hits_is_an_absence(router, capsys):
 
 
 CODES = [
-    pytest.param(["evidence", "why"], problem(503, "no_embedder", reason=Reason.NO_EMBEDDER), 5, "groundplane ask", id="unavailable"),
+    pytest.param(["evidence", "why"], problem(503, "no_embedder", reason=Reason.NO_EMBEDDER), 5, "error: no_embedder: detail", id="unavailable"),
     pytest.param(["ask", "why"], problem(401, "denied"), 4, "detail of denied", id="no-valid-token"),
     pytest.param(["documents", "delete", "a"], problem(403, "denied"), 4, "access in its TenantCorpus", id="no-access"),
     pytest.param(["ask", "why"], problem(400, "invalid_body", field="query"), 1, "another value of query", id="refused"),
@@ -193,6 +193,14 @@ def test_a_router_that_is_not_there_is_an_error_with_a_way_on(capsys, monkeypatc
 
     assert run(["ask", "why", "--url", "http://127.0.0.1:1"]) == 1
     assert "try: groundplane up" in capsys.readouterr().err
+
+
+def test_a_tenant_that_is_typed_means_this_machine(router, capsys, tmp_path):
+    """A token of this machine must not travel to the cluster that the environment names."""
+    assert run(["ask", "why", "--tenant", "acme", "--data", str(tmp_path)]) == 1
+
+    assert "nothing runs on data directory" in capsys.readouterr().err
+    assert router.requests == []
 
 
 def test_no_data_directory_is_an_error_with_a_way_on(capsys, tmp_path, monkeypatch):

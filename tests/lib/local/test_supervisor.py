@@ -17,6 +17,7 @@ from groundplane.local.layout import DataDirectory
 from groundplane.local.plan import Program
 from groundplane.local.ports import free_ports
 from groundplane.local.supervisor import Patience, Supervisor
+from groundplane.process.clock import SystemClock
 
 FAKES = Path(__file__).resolve().parents[2] / "fakes"
 PATH_WITH_FAKES = os.pathsep.join([str(FAKES), os.environ.get("PYTHONPATH", "")])
@@ -48,7 +49,9 @@ class Bench:
         return Program(name=name, module="fake_program", url=f"http://127.0.0.1:{port}", environment=own)
 
     def supervisor(self, patience: Patience = QUICK) -> Supervisor:
-        return Supervisor(self.data, {**os.environ, "PYTHONPATH": PATH_WITH_FAKES}, self.report, patience)
+        return Supervisor(
+            self.data, {**os.environ, "PYTHONPATH": PATH_WITH_FAKES}, self.report, SystemClock(), patience
+        )
 
     def report(self, event: Event) -> None:
         self.events.append(event)
@@ -109,6 +112,15 @@ async def test_a_program_that_keeps_dying_is_started_ever_more_rarely(bench):
     assert died[0].last_words == "groundplane: told to end"
 
 
+async def test_a_program_that_never_gets_ready_is_given_up(bench):
+    """A missing library is reported after seconds, with the program's own words, not after the whole time limit."""
+    async with bench.supervisor() as supervisor:
+        with pytest.raises(Unavailable, match="shard ended 5 times before it was ready: groundplane: told to end"):
+            await supervisor.start_stage([bench.program("shard", FAKE_EXIT_CODE="1")])
+
+    assert len(bench.of(Died)) == 4
+
+
 async def test_refused_settings_end_the_start_with_the_programs_own_words(bench):
     """No restart mends a wrong setting, and the user has to read which one."""
     async with bench.supervisor() as supervisor:
@@ -162,13 +174,14 @@ from pathlib import Path
 from groundplane.local.layout import DataDirectory
 from groundplane.local.plan import Program
 from groundplane.local.supervisor import Supervisor
+from groundplane.process.clock import SystemClock
 
 async def main(root, port, journal):
     own = {"GROUNDPLANE_PORT": port, "FAKE_NAME": "shard", "FAKE_JOURNAL": journal}
     program = Program(name="shard", module="fake_program", url=f"http://127.0.0.1:{port}", environment=own)
     data = DataDirectory(Path(root))
     data.prepare()
-    async with Supervisor(data, os.environ, lambda event: None) as supervisor:
+    async with Supervisor(data, os.environ, lambda event: None, SystemClock()) as supervisor:
         await supervisor.start_stage([program])
         print(supervisor.pid_of("shard"), flush=True)
         await asyncio.Event().wait()
