@@ -108,7 +108,7 @@ class Segment:
 
     def matching(self, tree: Filter) -> Mask:
         """Return which documents the filter `tree` holds for; the last few answers are kept."""
-        key = msgspec.json.encode(tree)
+        key = msgspec.msgpack.encode(tree)
         mask = self._matching.get(key)
         if mask is None:
             mask = self.documents.matching(tree, len(self.documents.entries))
@@ -119,7 +119,7 @@ class Segment:
 
     def has_matched(self, tree: Filter) -> bool:
         """Whether `matching` answers at once."""
-        return msgspec.json.encode(tree) in self._matching
+        return msgspec.msgpack.encode(tree) in self._matching
 
 
 class SegmentView:

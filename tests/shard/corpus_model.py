@@ -104,6 +104,8 @@ filters = st.sampled_from(
         Eq(key="n", value=1),
         Ne(key="tag", value="x"),
         Gt(key="n", value=2),
+        Gt(key="tag", value="it"),
+        Gt(key="n", value=float("-inf")),
         Prefix(key="tag", value="it'"),
         Or(filters=(Eq(key="doc_id", value="d'"), Not(filter=Prefix(key="title", value="P")))),
     ]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from groundplane.errors import CorruptData, InvalidInput, Unavailable
+from groundplane.wire.filters import Gt
 from groundplane.wire.internal import ChunkInput, ReplaceDocument, Statistics
 from groundplane.wire.public import Basis
 from groundplane_shard.corpus import WORK_PER_STEP, Corpus
@@ -16,6 +17,7 @@ from groundplane_shard.table import Table
 from tests.shard.corpus_model import (
     ANALYSER,
     EMBEDDING,
+    Model,
     decoded,
     everything,
     request,
@@ -140,6 +142,32 @@ async def test_writes_during_a_flush_are_kept_and_not_flushed(directory, exact_b
 
 
 @BOTH_ENGINES
+async def test_writes_wherever_a_flush_waits_are_neither_lost_nor_counted_twice(directory, exact_bytes):
+    """Between any two steps of a flush a document that is being flushed may be replaced or removed."""
+    corpus, model = await Corpus.open(directory, exact_bytes=exact_bytes), Model()
+
+    async def write_both(*operations):
+        model.apply(await write(corpus, *operations), operations)
+
+    await write_both(*(stored(f"d{number:02}", ["pump pump", "leak"]) for number in range(200)))
+    await corpus.flush()
+    await write_both(*(stored(f"d{number:02}", ["pump leak"]) for number in range(0, 200, 2)))
+    doc_ids = iter(range(100))
+
+    async def write_unless_it_would_wait():
+        if not corpus._moving.locked():
+            number = next(doc_ids)
+            await write_both(stored(f"d{number:02}", ["valve leak leak"]), StoredDelete(f"d{199 - number:02}"))
+
+    _, waits = await stepwise(corpus.flush(), write_unless_it_would_wait)
+
+    assert waits > 10
+    for probe in PROBES:
+        found = await corpus.search(corpus.view(), probe)
+        assert (found.statistics, decoded(found)) == (model.statistics(probe.terms), model.search(probe))
+
+
+@BOTH_ENGINES
 async def test_a_deleted_document_stays_deleted(directory, exact_bytes):
     """Neither flush nor restart may bring it back, and deleting it again changes nothing."""
     corpus = await flushed(directory, stored("a"), stored("b"), exact_bytes=exact_bytes)
@@ -215,6 +243,18 @@ async def test_candidates_are_sought_deeper_where_dead_ones_took_their_place(dir
 
     assert [each[3].doc_id for each in decoded(found)] == ["d28"]
     assert found.statistics == Statistics(2, 2, 4, (2,))
+
+
+@BOTH_ENGINES
+async def test_a_filter_that_sql_cannot_say_exactly_is_applied_to_what_came_back(directory, exact_bytes):
+    """SQL has no infinity: the table returns too many chunks, and those that pass may lie far down."""
+    documents = [stored(f"d{number}", metadata={"n": number} if number == 9 else {}) for number in range(10)]
+    corpus = await flushed(directory, *documents, exact_bytes=exact_bytes)
+    asked = request("pump", vector=(1, 0, 0), window=1, tree=Gt(key="n", value=float("-inf")))
+
+    found = await corpus.search(corpus.view(), asked)
+
+    assert [each[3].doc_id for each in decoded(found)] == ["d9"]
 
 
 @BOTH_ENGINES
@@ -409,7 +449,7 @@ async def test_the_statistics_file_is_private(directory):
 
 async def test_old_terms_are_fetched_once_and_before_applying(directory, monkeypatch):
     """The look-up runs while the log object is on its way, so that applying need not wait for the table."""
-    corpus = await flushed(directory, stored("a", ["pump leak"]), stored("b"), exact_bytes=0)
+    corpus = await flushed(directory, stored("a", ["pump leak pump"]), stored("b"), exact_bytes=0)
     batch: list[StoredOperation] = [stored("a", ["valve"]), StoredDelete("b"), StoredDelete("never")]
     await corpus.prefetch(batch)
 
@@ -420,6 +460,19 @@ async def test_old_terms_are_fetched_once_and_before_applying(directory, monkeyp
     await write(corpus, *batch)
 
     assert corpus.statistics(corpus.view(), ("pump", "leak", "valv")) == Statistics(1, 1, 1, (0, 0, 1))
+
+
+async def test_search_indexes_come_with_the_directory(directory, monkeypatch):
+    """Building them takes seconds for a large table: a start must find them, not make them."""
+    await flushed(directory, stored("a"), exact_bytes=0)
+
+    async def fail(*_):
+        raise AssertionError("the indexes were built again")
+
+    monkeypatch.setattr(Table, "build_search_indexes", fail)
+    corpus = await Corpus.open(directory, exact_bytes=0)
+
+    assert (corpus.engine, await found_ids(corpus, "pump")) == ("indexed", ["a"])
 
 
 async def test_a_large_search_runs_in_a_thread(directory, monkeypatch):

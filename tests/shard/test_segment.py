@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundplane.wire.filters import Eq, Filter
+from groundplane.wire.filters import Eq, Filter, Lt
 from groundplane_shard.flushing import chunk_rows
 from groundplane_shard.memtable import Memtable
 from groundplane_shard.rows import StoredDocument
@@ -101,7 +101,9 @@ def test_a_death_after_the_flush_is_not_merged():
 def test_filters_that_python_takes_for_equal_are_told_apart():
     """1 == True in Python, but a filter's number is no boolean: a remembered answer must not be given to the other."""
     segment = merged([stored("a", metadata={"n": 1}), stored("b", metadata={"n": True})])
-    filters: list[Filter] = [Eq(key="n", value=1), Eq(key="n", value=True), Eq(key="n", value=1.0)]
+    numbers: list[Filter] = [Eq(key="n", value=1), Eq(key="n", value=True), Eq(key="n", value=1.0)]
+    bounds: list[Filter] = [Lt(key="n", value=float(text)) for text in ("inf", "-inf")]
 
-    assert [segment.matching(tree).tolist() for tree in filters] == [[True, False], [False, True], [True, False]]
-    assert segment.has_matched(filters[0])
+    assert [segment.matching(tree).tolist() for tree in numbers] == [[True, False], [False, True], [True, False]]
+    assert [segment.matching(tree).tolist() for tree in bounds] == [[True, False], [False, False]]
+    assert segment.has_matched(numbers[0])
