@@ -29,9 +29,9 @@ _decode_answer = msgspec.msgpack.Decoder(SearchAnswer).decode
 class BenchShard:
     """One running shard. Safe for several threads: each has its own connection and capability."""
 
-    def __init__(self, root: Path, settings: Mapping[str, str] | None = None) -> None:
-        root.mkdir(parents=True)
-        self.process = ShardProcess(root, dimension=DIMENSION, settings=settings)
+    def __init__(self, root: Path, settings: Mapping[str, str] | None = None, *, key: str = "t-acme") -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.process = ShardProcess(root, key=key, dimension=DIMENSION, settings=settings)
         self._analyser = Analyser()
         self._local = threading.local()
 
@@ -80,7 +80,7 @@ class BenchShard:
         """Return the shard's status."""
         connection = self._connection()
         connection.request("GET", "/status", headers=self._headers("read"))
-        return msgspec.msgpack.decode(_body(connection), type=ShardStatus)
+        return msgspec.msgpack.decode(body_of(connection), type=ShardStatus)
 
     def await_engine(self, engine: str) -> None:
         """Return once the shard searches with `engine`."""
@@ -94,7 +94,7 @@ class BenchShard:
         """Send one request and return the answer's body; raises RuntimeError on any other status than 200."""
         connection = self._connection()
         connection.request("POST", path, body=body, headers=self._headers(right))
-        return _body(connection)
+        return body_of(connection)
 
     def queries_per_second(self, queries: Sequence[Query], clients: int, seconds: float) -> float:
         """Return how many searches a second `clients` clients complete together."""
@@ -162,9 +162,10 @@ def operations(rows: Rows) -> Iterator[Operation]:
         )
 
 
-def _body(connection: http.client.HTTPConnection) -> bytes:
+def body_of(connection: http.client.HTTPConnection) -> bytes:
+    """Return the answer's body; raises RuntimeError on any other status than 200."""
     answer = connection.getresponse()
     body = answer.read()
     if answer.status != http.HTTPStatus.OK:
-        raise RuntimeError(f"shard answered {answer.status}: {body[:256]!r}")
+        raise RuntimeError(f"the server answered {answer.status}: {body[:256]!r}")
     return body
