@@ -3,10 +3,12 @@
 import asyncio
 import random
 import secrets
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from traceback import format_exception
 from typing import Final
 
 import msgspec
@@ -47,6 +49,8 @@ from groundplane_router.vector_space import VectorSpaces
 
 DISTRIBUTION: Final = "groundplane"
 
+_LOG: Final = Log("router")
+
 
 class Background(msgspec.Struct, frozen=True, kw_only=True):
     """What runs beside the requests, from start to stop."""
@@ -60,24 +64,33 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        """Keep the loops running while inside; one that ends with a bug takes the process down with it."""
+        """Keep the loops running while inside."""
         self.directory.refresh()
         async with self.shards:
             loops = [asyncio.create_task(loop) for loop in (self.directory.run(), self.monitor.run(), self.watch.run())]
+            for loop in loops:
+                loop.add_done_callback(_stop_on_bug)
             try:
                 yield
             finally:
                 await _cancel(loops)
                 await self.service.close()
                 self.local.close()
+                _LOG.info("router_stopped")
 
 
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
+def _stop_on_bug(loop: asyncio.Task[None]) -> None:
+    """End the process in order if `loop` ended by itself: a router that no longer sees changes must not go on answering."""
+    if loop.cancelled() or (bug := loop.exception()) is None:
+        return
+    _LOG.error("background_loop_failed", bug=type(bug).__name__, traceback="".join(format_exception(bug)))
+    signal.raise_signal(signal.SIGTERM)
+
+
+async def _cancel(loops: list[asyncio.Task[None]]) -> None:
+    for loop in loops:
+        loop.cancel()
+    await asyncio.gather(*loops, return_exceptions=True)
 
 
 def build_router(settings: RouterSettings, *, clock: Clock, rng: random.Random) -> Starlette:

@@ -1,5 +1,7 @@
 """What `GET /v1/corpus` tells a caller of its own corpus and of the platform's."""
 
+import asyncio
+
 from groundplane.errors import Unavailable
 from groundplane.wire.directory import CorpusEntry
 from groundplane.wire.internal import ShardStatus
@@ -21,10 +23,11 @@ class CorpusReports:
 
     async def report(self, grants: Grants, deadline: Deadline) -> CorpusAnswer:
         """Return the state of what the caller may read; a shard that does not answer is not ready, with its detail."""
-        platform = grants.platform
+        corpora = [corpus for corpus in (grants.own, grants.platform) if corpus is not None]
+        own, *platform = await asyncio.gather(*(self._report(corpus, deadline) for corpus in corpora))
         return CorpusAnswer(
-            corpus=await self._report(grants.own, deadline),
-            platform=None if platform is None else await self._report(platform, deadline),
+            corpus=own,
+            platform=platform[0] if platform else None,
             semantic_active=self._monitor.state.is_active,
             access=sorted(grants.access),
         )

@@ -139,13 +139,20 @@ def _check_entry(corpus: CorpusEntry) -> None:
     parse_incarnation(corpus.incarnation)
     if corpus.tenant == "" or corpus.key != corpus_key(corpus.tenant or ""):
         raise InvalidInput(f"directory entry {corpus.name!r} has key {corpus.key!r}: not the one of its tenant")
-    if corpus.endpoint is None:
-        return
-    url = urlsplit(corpus.endpoint)
-    if url.scheme not in {"http", "https"} or not url.hostname or url.query or url.fragment:
+    if corpus.endpoint is not None and not _is_endpoint(corpus.endpoint):
         raise InvalidInput(
             f"directory entry {corpus.name!r} has endpoint {corpus.endpoint!r}: expected http://host:port"
         )
+
+
+def _is_endpoint(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        port = url.port
+    except ValueError:
+        return False
+    is_plain = not (url.query or url.fragment or url.username or url.password)
+    return url.scheme in {"http", "https"} and bool(url.hostname) and port != 0 and is_plain
 
 
 def _check_unique(what: str, values: Iterable[str]) -> None:

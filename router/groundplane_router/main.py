@@ -19,13 +19,16 @@ def main() -> None:
 def start(environment: Mapping[str, str]) -> None:
     """Serve with the settings of `environment`. Raises InvalidInput for settings that cannot be used."""
     from groundplane.process.clock import SystemClock
-    from groundplane.process.logs import configure_logs
+    from groundplane.process.logs import Log, configure_logs
     from groundplane.process.server import serve
     from groundplane_router.assembly import build_router
     from groundplane_router.settings import read_router_settings
 
     settings = read_router_settings(environment)
     configure_logs(settings.log_level)
+    Log("router").info(
+        "starting", port=settings.port, embedder=settings.embedder_kind, grep=bool(settings.corpus_directory)
+    )
     app = build_router(settings, clock=SystemClock(), rng=random.SystemRandom())
     serve(app, host=settings.host, port=settings.port, max_connections=4 * settings.max_requests)
 

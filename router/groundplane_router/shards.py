@@ -36,6 +36,9 @@ from groundplane_router.health import ShardHealth
 
 MEDIA_TYPE: Final = "application/msgpack"
 CONNECT_SECONDS: Final = 1.0
+LONGEST_CALL_SECONDS: Final = 30.0
+"""No single call takes longer, however much time a batch of documents has."""
+
 CONNECTIONS_PER_SHARD: Final = 64
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Well below the shard's own 60 s, so that a connection is hardly ever reused while the shard closes it."""
@@ -175,7 +178,7 @@ class Shards:
     async def _send(self, endpoint: str, corpus: CorpusEntry, call: _Call, deadline: Deadline) -> _Reply:
         if self._session is None:
             raise Unavailable("the router is not started yet", reason="search_failed", detail="starting")
-        seconds = deadline.remaining_seconds
+        seconds = min(deadline.remaining_seconds, LONGEST_CALL_SECONDS)
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(CONNECT_SECONDS, seconds))
         headers = {"Authorization": self._capabilities.header(corpus, call.right), "Content-Type": MEDIA_TYPE}
         async with self._session.request(

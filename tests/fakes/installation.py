@@ -96,6 +96,17 @@ class Installation:
         partial.write_bytes(msgspec.json.encode(Directory(corpora=corpora)))
         partial.rename(self.directory / "directory.json")
 
+    async def set_state(self, name: str, state: str) -> None:
+        """Write another state of one corpus into the directory, and wait until the router has taken it."""
+        self.shards[name].state = state
+        self.write_directory()
+
+        async def is_taken() -> bool:
+            answer = await self.get("/v1/corpus", f"{name}-reader")
+            return bool(answer.json()["corpus"]["detail"] == state)
+
+        await self.until(is_taken)
+
     def token(self, subject: str = "acme-agent", *, seconds: int = 600) -> str:
         return self.caller_key.sign_caller(
             f"system:serviceaccount:agents:{subject}", now=self.clock.now(), seconds=seconds

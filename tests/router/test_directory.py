@@ -91,6 +91,9 @@ BROKEN = {
     "empty-tenant": json.dumps({"corpora": [PLATFORM | {"tenant": ""}]}),
     "no-incarnation": json.dumps({"corpora": [entry(incarnation="../x")]}),
     "endpoint-of-another-scheme": json.dumps({"corpora": [entry(endpoint="file:///etc/passwd")]}),
+    "endpoint-with-a-wrong-port": json.dumps({"corpora": [entry(endpoint="http://acme:99999")]}),
+    "endpoint-with-a-password": json.dumps({"corpora": [entry(endpoint="http://a:b@acme:80")]}),
+    "endpoint-that-is-no-url": json.dumps({"corpora": [entry(endpoint="http://[::1")]}),
     "endpoint-without-host": json.dumps({"corpora": [entry(endpoint="http://")]}),
     "not-utf8": "\udcff",
 }

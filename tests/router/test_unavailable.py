@@ -38,22 +38,15 @@ async def expect(running, reason, detail=None, query=QUERY):
 @pytest.mark.parametrize("state", ["corpus_suspended", "starting", "deleting"])
 async def test_a_corpus_that_is_not_ready_is_no_corpus(filled, state):
     """The caller has a corpus, and it cannot be searched now: the directory knows why."""
-    filled.shards["acme"].state = state
-    await reload(filled)
+    await filled.set_state("acme", state)
 
     problem = await expect(filled, "no_corpus", state)
     assert problem["searched"]["tenant"]["detail"] == state
 
 
-async def reload(running):
-    running.write_directory()
-    await running.clock.sleep(0.6)  # the watcher looks twice a second
-
-
 async def test_a_platform_that_is_declared_but_not_ready_is_a_failed_search(filled):
     """`no_corpus` is said of the caller's own; an answer without the platform would be incomplete."""
-    filled.shards["platform"].state = "corpus_suspended"
-    await reload(filled)
+    await filled.set_state("platform", "corpus_suspended")
 
     problem = await expect(filled, "search_failed", "platform_corpus_suspended")
     assert problem["searched"]["tenant"]["ok"] is True
@@ -190,8 +183,7 @@ async def test_partial_with_nothing_searched_is_unavailable(filled):
 
 async def test_partial_marks_a_suspended_corpus(filled):
     """The fault table: suspended is could-not-search too."""
-    filled.shards["acme"].state = "corpus_suspended"
-    await reload(filled)
+    await filled.set_state("acme", "corpus_suspended")
     answer = await filled.evidence(QUERY, partial="allow")
 
     assert answer.status_code == 200
