@@ -127,7 +127,7 @@ def test_one_data_directory_has_one_up_and_a_killed_shard_comes_back(tmp_path):
         name = up.await_line("ended with signal 9").split()[1]
         up.await_line(f"✓ {name}")
 
-        assert answer(data, "status", "--tenant", "acme")["acme"]["corpus"]["ready"]
+        assert answer(data, "status", "--tenant", "acme")[0]["answer"]["corpus"]["ready"]
 
 
 def test_a_suspended_corpus_is_said_to_be_suspended(tmp_path):

@@ -44,7 +44,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self, access: Access, options: ClientOptions = ClientOptions()) -> Client:  # noqa: B008 - frozen
         """Return a client that acts with `access`. Raises click.UsageError or InvalidInput that says what is missing."""
-        return Client(self.router_url(), self._token_for(access), options=options)
+        token = self._token_for(access)
+        return Client(self.router_url(), token, options=options)
 
     def router_url(self) -> str:
         """Return the router's address: --url, or where the data directory's own router answers."""
@@ -105,8 +106,8 @@ def output_option(command: CommandT) -> CommandT:
 def connection_options(command: CommandT) -> CommandT:
     """Add the options of a `Connection`, handed to the command as `connection`.
 
-    A tenant that is typed means this machine: address and token of the environment, which are another
-    installation's, then have no part in it.
+    A tenant that is typed, like no token at all, means this machine: the address that the environment names is
+    another installation's and never gets a token of this one.
     """
 
     @functools.wraps(command)
@@ -118,10 +119,12 @@ def connection_options(command: CommandT) -> CommandT:
             raise click.UsageError("--tenant and --platform exclude each other: keep one")
         if is_local and _is_typed("token_file"):
             raise click.UsageError("--token-file already says who asks: leave out --tenant and --platform")
+        token = None if is_local else os.environ.get("GROUNDPLANE_TOKEN") or None
+        token_file = None if is_local else token_file
         connection = Connection(
-            url=url if _is_typed("url") or not is_local else None,
-            token_file=None if is_local else token_file,
-            token=os.environ.get("GROUNDPLANE_TOKEN") or None,
+            url=url if _is_typed("url") or token or token_file else None,
+            token_file=token_file,
+            token=token,
             data=data,
             tenant=tenant,
             is_platform=is_platform,

@@ -69,11 +69,7 @@ async def _run(data: DataDirectory, system: System) -> list[StepResult]:
     async with supervisor, AsyncExitStack() as stack:
         console.print(Text("starting a platform shard, two tenant shards and two routers", "bold"))
         await supervisor.start_stage(system.shards)
-        without_embedder = asyncio.create_task(
-            supervisor.start_stage([cut_off])
-        )  # its probe fails for 30 s, then it serves
-        stack.callback(without_embedder.cancel)
-        await supervisor.start_stage([system.router])
+        await supervisor.start_stage([system.router, cut_off])
         await _index_everything(data, system.router.url, console)
         clients = Clients(
             acme=await _client(stack, system.router.url, data, "acme", "read"),

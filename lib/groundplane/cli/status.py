@@ -4,6 +4,7 @@ import sys
 import time
 
 import click
+import msgspec
 
 from groundplane.cli.connection import Connection, connection_options, output_option
 from groundplane.cli.terminal import notes_console, print_json, print_table, warn
@@ -15,6 +16,14 @@ from groundplane.tokens import SigningKey
 from groundplane.wire.public import CorpusAnswer, CorpusReport
 
 _COLUMNS = ("corpus", "state", "documents", "chunks", "sequence", "semantic", "detail")
+_PLATFORM = "platform"
+
+
+class CorpusStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the router says to one caller about its corpus and the platform's."""
+
+    who: str
+    answer: CorpusAnswer
 
 
 @click.command()
@@ -22,17 +31,17 @@ _COLUMNS = ("corpus", "state", "documents", "chunks", "sequence", "semantic", "d
 @connection_options
 def status(connection: Connection, *, output: str) -> None:
     """Show whether the corpora can be searched, and what they hold. On this machine without a tenant: all of them."""
-    answers = _ask_all(connection) if not connection.is_local and not connection.has_token else _ask_one(connection)
+    asked = _ask_all(connection) if not connection.is_local and not connection.has_token else [_ask_one(connection)]
     if output == "json":
-        print_json(answers)
+        print_json(asked)
         return
-    rows = {name: report for tenant, answer in answers.items() for name, report in _reports(tenant, answer)}
+    rows = {name: report for one in asked for name, report in _reports(one)}
     print_table(
         _COLUMNS, [_row(name, report) for name, report in rows.items()], right=("documents", "chunks", "sequence")
     )
     notes = notes_console()
     notes.print(f"router {connection.router_url()}", soft_wrap=True)
-    if not all(answer.semantic_active for answer in answers.values()):
+    if not all(one.answer.semantic_active for one in asked):
         warn("semantic grounding is inactive: the embedder does not answer as it must; see the router's log")
 
 
@@ -55,24 +64,31 @@ def token(connection: Connection, *, seconds: int, access: str) -> None:
     sys.stdout.write(f"{signed}\n")
 
 
-def _ask_one(connection: Connection) -> dict[str, CorpusAnswer]:
+def _ask_one(connection: Connection) -> CorpusStatus:
     with connection.open("read") as client:
-        return {connection.tenant or ("platform" if connection.is_platform else "own"): client.corpus()}
+        return CorpusStatus(who=_who(connection), answer=client.corpus())
 
 
-def _ask_all(connection: Connection) -> dict[str, CorpusAnswer]:
-    answers = {}
+def _ask_all(connection: Connection) -> list[CorpusStatus]:
+    asked = []
     for corpus in read_directory(DataDirectory(connection.data)).corpora:
         try:
-            answers.update(_ask_one(connection.as_tenant(corpus.tenant)))
+            asked.append(_ask_one(connection.as_tenant(corpus.tenant)))
         except (Denied, NotAuthorised, RetrievalUnavailable) as error:
             warn(f"{corpus.name}: {error.message}")
-    return answers
+    return asked
 
 
-def _reports(tenant: str, answer: CorpusAnswer) -> list[tuple[str, CorpusReport]]:
-    own = [(tenant, answer.corpus)]
-    return own if answer.platform is None else [*own, ("platform", answer.platform)]
+def _who(connection: Connection) -> str:
+    """Return the name of the corpus that a connection acts on; a tenant may be called platform too."""
+    if connection.tenant is not None:
+        return f"tenant {connection.tenant}"
+    return _PLATFORM if connection.is_platform else "own"
+
+
+def _reports(one: CorpusStatus) -> list[tuple[str, CorpusReport]]:
+    own = [(one.who, one.answer.corpus)]
+    return own if one.answer.platform is None else [*own, (_PLATFORM, one.answer.platform)]
 
 
 def _row(name: str, report: CorpusReport) -> tuple[str, ...]:

@@ -138,7 +138,7 @@ async def _print_grounding(console: Console, router_url: str) -> None:
     await readiness.close()
     if is_semantic:
         console.print(Text.assemble(("✓ ", "green"), f"{'semantic grounding':<20} active"))
-    else:
+    elif is_semantic is False:
         text = "inactive: questions reach the memo and keyword tiers only; the router's log says why"
         console.print(Text.assemble(("✗ ", "yellow"), f"{'semantic grounding':<20} {text}"), soft_wrap=True)
 

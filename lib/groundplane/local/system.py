@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import msgspec
 
 from groundplane.api.v1alpha1 import TenantCorpus
-from groundplane.errors import InvalidInput
 from groundplane.local.identity import prepare_incarnations, prepare_keys
 from groundplane.local.layout import DataDirectory, Running, write_private
 from groundplane.local.lock import hold_lock
@@ -41,8 +40,6 @@ def prepare_system(
     """
     prepare_keys(data)
     keys = [corpus.spec.corpus_key for corpus in corpora]
-    if len(set(keys)) < len(keys):
-        raise InvalidInput("two manifests have the same corpus: remove one of them")
     incarnations = prepare_incarnations(data, keys)
     router_port = claim_port(port)
     active = sum(not corpus.spec.suspended for corpus in corpora)

@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from groundplane.cli.main import run
+from groundplane.local.identity import prepare_keys
+from groundplane.local.layout import DataDirectory, write_private
+from groundplane.wire.directory import CorpusEntry, Directory, Grant, Subject
 from groundplane.wire.filters import Eq
-from groundplane.wire.names import Reason, Scope
+from groundplane.wire.names import CorpusKey, Incarnation, Reason, Scope, TenantId
 from groundplane.wire.public import (
     Basis,
     EvidenceRequest,
@@ -199,8 +202,28 @@ def test_a_tenant_that_is_typed_means_this_machine(router, capsys, tmp_path):
     """A token of this machine must not travel to the cluster that the environment names."""
     assert run(["ask", "why", "--tenant", "acme", "--data", str(tmp_path)]) == 1
 
-    assert "nothing runs on data directory" in capsys.readouterr().err
+    assert "holds no installation" in capsys.readouterr().err
     assert router.requests == []
+
+
+def test_status_of_this_machine_does_not_ask_the_router_of_the_environment(router, capsys, tmp_path, monkeypatch):
+    """Without a token `status` signs one for each corpus of this machine, and those stay here."""
+    monkeypatch.delenv("GROUNDPLANE_TOKEN")
+    data = DataDirectory(tmp_path)
+    data.prepare()
+    prepare_keys(data)
+    grant = Grant(subject=Subject(namespace="agents", service_account="a"), access=("read",))
+    acme = CorpusEntry(
+        key=CorpusKey("t-acme"), name="default/acme", tenant=TenantId("acme"), endpoint=None, state="ready",
+        incarnation=Incarnation("0b8f7a52-4a55-4f7e-9f3e-0d2c5f3a7f11"), grants=(grant,),
+    )  # fmt: skip
+    write_private(data.directory, msgspec.json.encode(Directory(corpora=(acme,))))
+
+    assert run(["status", "--data", str(tmp_path)]) == 1
+    assert router.requests == []
+
+    assert run(["status", "--data", str(tmp_path), "--url", router.url]) == 0
+    assert capsys.readouterr().out.startswith("tenant acme\tready")
 
 
 def test_no_data_directory_is_an_error_with_a_way_on(capsys, tmp_path, monkeypatch):
