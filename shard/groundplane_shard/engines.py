@@ -101,9 +101,10 @@ class Engines:
             chunks, memos = await asyncio.to_thread(_table_rows, frozen, point.sequence)
             await self._table.merge(list(frozen.superseded), chunks, memos, list(frozen.memos))
             await self._table.maintain()
-        if isinstance(old, IndexedBase):
-            base: Base | None = await self._renewed(old, frozen, point.sequence)
-        else:
+        base = old
+        if isinstance(old, IndexedBase) and frozen.superseded:
+            base = await self._renewed(old, frozen, point.sequence)
+        elif not isinstance(old, IndexedBase) and frozen.superseded:
             base = await asyncio.to_thread(merge_segment, old, frozen, point.sequence)
         await self._write_statistics(base, point)
         return base

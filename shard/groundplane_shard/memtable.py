@@ -70,7 +70,7 @@ class Memtable:
         self.size_bytes += _CHUNK_OVERHEAD_BYTES + (len(memo.response) if memo else 0)
 
     def append(self, document: StoredDocument, sequence: int) -> Iterator[int]:
-        """Add `document` chunk by chunk, yielding the number of terms after each (2,000 terms take about 1 ms)."""
+        """Add `document` chunk by chunk, yielding the number of terms after each (120 terms take about 35 µs)."""
         first_row = len(self.chunks)
         number = self.documents.add(entry_of(document, sequence), first_row)
         self._append_vectors(document.vectors)

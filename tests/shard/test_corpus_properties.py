@@ -134,7 +134,7 @@ class CorpusMachine(RuleBasedStateMachine):
 
 
 CorpusMachine.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=25,
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
