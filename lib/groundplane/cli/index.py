@@ -10,7 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from rich.text import Text
 
 from groundplane.cli.connection import Connection, connection_options, output_option
-from groundplane.cli.indexing import Named, Tally, index_all
+from groundplane.cli.indexing import Indexer, Named, Tally
 from groundplane.cli.indexing import Progress as Advance
 from groundplane.cli.reading import find_files, read_documents
 from groundplane.cli.terminal import data_console, notes_console, print_json, printable
@@ -38,7 +38,7 @@ def index(connection: Connection, *, paths: tuple[Path, ...], output: str) -> in
     with connection.open("write", options) as client:
         try:
             with _progress(total_bytes, tally) as advance:
-                index_all(client, read_documents(files), tally, advance, options)
+                Indexer(client, tally, advance, options).index_all(read_documents(files))
         finally:
             print_json(tally) if output == "json" else _print_tally(tally)
     return 1 if tally.failed else 0

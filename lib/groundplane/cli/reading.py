@@ -78,7 +78,9 @@ def read_documents(files: Sequence[SourceFile]) -> Iterator[ReadDocument | Refus
 
 def _walk(path: Path, name: str) -> Iterator[SourceFile | Refused]:
     try:
-        if path.is_dir():
+        if any("\ud800" <= character <= "\udfff" for character in name):
+            yield _fault(name, "has a name that is no UTF-8: rename it")
+        elif path.is_dir():
             yield from _walk_directory(path, name)
         elif path.is_file():
             yield SourceFile(path=path, name=name, size_bytes=path.stat().st_size)
@@ -125,9 +127,15 @@ def _read_text(file: SourceFile) -> Iterator[ReadDocument | Refused]:
 def _read_lines(file: SourceFile) -> Iterator[ReadDocument | Refused]:
     try:
         with file.path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(lambda: lines.readline(MAX_FILE_BYTES + 1), b""), start=1):
+                place = f"{file.name}:{number}"
+                if len(line) > MAX_FILE_BYTES:
+                    yield _fault(
+                        place, f"is a line of more than {MAX_FILE_BYTES} bytes: split it; the rest is not read"
+                    )
+                    return
                 if line.strip():
-                    yield _parse_line(line, f"{file.name}:{number}")
+                    yield _parse_line(line, place)
     except OSError as error:
         yield _fault(file.name, f"cannot be read: {error.strerror}", file.size_bytes)
 

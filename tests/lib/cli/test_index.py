@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
+from groundplane.cli.indexing import PAUSES_SECONDS, Indexer, Tally
 from groundplane.cli.main import run
+from groundplane.cli.reading import ReadDocument
+from groundplane.client import Client, ClientOptions, DocumentInput, ServiceUnreachable
 from groundplane.wire.names import Reason
 from groundplane.wire.public import DocumentResult
 from tests.fakes.router import problem, running_router
@@ -66,12 +69,26 @@ def test_a_batch_that_was_dropped_whole_fails_by_name(router, lines, capsys):
     assert "notes.jsonl:12  dimension_mismatch" in capsys.readouterr().out
 
 
-def test_an_unknown_outcome_is_repeated(router, lines, capsys):
-    """Documents are replaced, so sending a batch twice is as good as once."""
-    router.problems = [problem(503, "outcome_unknown")]
+@pytest.mark.parametrize("code", ["outcome_unknown", "overloaded"])
+def test_a_batch_is_sent_again_where_its_outcome_is_unknown_or_the_router_is_busy(router, code):
+    """Documents are replaced, so twice is as good as once; a long ingest must survive a busy minute."""
+    router.problems = [problem(503, code)] * len(PAUSES_SECONDS)
+    pauses: list[float] = []
+    tally = Tally()
+    read = ReadDocument(document=DocumentInput(id="a", text="x"), place="a", size_bytes=1)
+    with Client(router.url, "token") as client:
+        Indexer(client, tally, lambda _: None, ClientOptions(), pauses.append).index_all([read])
 
-    assert run(["index", str(lines)]) == 0
-    assert len(router.documents) == 12
+    assert tally.indexed == 1
+    assert pauses == list(PAUSES_SECONDS)
+
+
+def test_a_router_that_stays_busy_ends_the_run(router):
+    """Waiting has an end, and the counts then say where to go on."""
+    router.problems = [problem(503, "overloaded")] * 10
+    read = ReadDocument(document=DocumentInput(id="a", text="x"), place="a", size_bytes=1)
+    with Client(router.url, "token") as client, pytest.raises(ServiceUnreachable):
+        Indexer(client, Tally(), lambda _: None, ClientOptions(), lambda _: None).index_all([read])
 
 
 def test_an_end_in_the_middle_still_says_what_was_done(router, lines, capsys):

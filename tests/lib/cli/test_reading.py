@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from groundplane.cli import reading
 from groundplane.cli.reading import ReadDocument, Refused, find_files, read_documents
 
 
@@ -121,3 +122,24 @@ def test_windows_marks_and_line_ends_are_read(docs):
 
     assert found.document.title == "Title"
     assert found.document.text.startswith("# Title")
+
+
+def test_a_name_that_is_no_text_is_a_fault(docs):
+    """It cannot be an id, and must not end the run with a traceback."""
+    (Path(os.fsdecode(os.fsencode(docs) + b"/caf\xe9.txt"))).write_text("x")
+
+    found, refused = read(docs)
+
+    assert found == []
+    assert [each.reason for each in refused if each.is_fault] == ["has a name that is no UTF-8: rename it"]
+
+
+def test_an_endless_line_is_a_fault_and_not_read_into_memory(docs, monkeypatch):
+    """A wrong file must not take the machine down."""
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 100)
+    (docs / "a.jsonl").write_text('{"_id": "1", "text": "x"}\n' + '"' + "y" * 500)
+
+    found, refused = read(docs)
+
+    assert [each.document.id for each in found] == ["1"]
+    assert list(faults(refused)) == ["docs/a.jsonl:2"]
