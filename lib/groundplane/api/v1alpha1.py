@@ -37,6 +37,7 @@ DEFAULT_SNAPSHOTS_KEEP = 3
 MIN_SNAPSHOT_SECONDS = 10
 MAX_SNAPSHOT_SECONDS = 86_400
 MAX_SUBJECTS = 256
+CONDITION_TYPES = ("Accepted", "Ready", "Progressing", "Degraded", "SnapshotHealthy", "Suspended", "Paused")
 
 Label = Annotated[str, msgspec.Meta(pattern=DNS_LABEL, max_length=63)]
 Subdomain = Annotated[str, msgspec.Meta(pattern=DNS_SUBDOMAIN, max_length=253)]
@@ -212,9 +213,9 @@ class TenantCorpusSpec(_Spec, frozen=True, kw_only=True):
 
 
 class Condition(_Observed, frozen=True, kw_only=True):
-    """One condition, as `metav1.Condition`."""
+    """One condition, as `metav1.Condition`; `type` is one of CONDITION_TYPES, or of a newer operator."""
 
-    type: Literal["Accepted", "Ready", "Progressing", "Degraded", "SnapshotHealthy", "Suspended", "Paused"]
+    type: str
     status: Literal["True", "False", "Unknown"]
     reason: str
     message: str = ""
