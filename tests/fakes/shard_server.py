@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ class ShardFault(Exception):
 
 
 class FakeShard:
-    """One corpus. `fault` switches misbehaviour on: slow, reset, empty, garbage, endless, foreign, or a `ShardFault`.
+    """One corpus. `fault` switches misbehaviour on: slow, reset, empty, garbage, foreign, redirect, or a `ShardFault`.
 
     A fault meets only the paths in `faulty_paths` if that is set. `seen` holds (method, path, decoded request or query).
     """
@@ -52,6 +52,8 @@ class FakeShard:
         self.epoch = 7
         self.fault: str | ShardFault | None = None
         self.faulty_paths: set[str] | None = None
+        self.redirect_to = ""
+        self.tamper: Callable[[internal.SearchAnswer], internal.SearchAnswer] = lambda answer: answer
         self.seen: list[tuple[str, str, object]] = []
         self.state = "ready"
         self._keys, self._clock = keys, clock
@@ -118,6 +120,8 @@ class FakeShard:
         if self.fault == "reset":
             assert request.transport is not None
             request.transport.abort()
+        if self.fault == "redirect":
+            return web.Response(status=307, headers={"Location": self.redirect_to})
         body = b"\x80" if self.fault == "empty" else b"<html>not msgpack</html>"
         return web.Response(body=body, content_type=MSGPACK)
 
@@ -126,7 +130,7 @@ class FakeShard:
             if path == "/search":
                 search = msgspec.msgpack.decode(body, type=internal.SearchRequest)
                 self.seen.append((request.method, path, search))
-                return self._search(search)
+                return self.tamper(self._search(search))
             write = msgspec.msgpack.decode(body, type=internal.WriteRequest)
             self.seen.append((request.method, path, write))
             return self._write(write)

@@ -54,6 +54,14 @@ async def test_repeating_a_batch_is_unchanged(installation):
     assert first["position"] == second["position"]
 
 
+async def test_the_order_of_metadata_keys_is_no_change(installation):
+    """A client that rebuilds its dictionaries must not rewrite its corpus."""
+    await index(installation, doc(metadata={"a": 1, "b": {"c": 2, "d": 3}}))
+    answer = await index(installation, doc(metadata={"b": {"d": 3, "c": 2}, "a": 1}))
+
+    assert answer.json()["results"][0]["outcome"] == "unchanged"
+
+
 async def test_an_empty_text_is_skipped_and_named(installation):
     """It has nothing to be found by; the others of its batch do."""
     results = (await index(installation, doc("blank", " \n\t"), doc("empty", ""), doc())).json()["results"]

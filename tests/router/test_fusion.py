@@ -191,11 +191,29 @@ def test_at_most_three_chunks_of_one_document():
     assert [hit.chunk_id for hit in hits] == ["long#0", "long#1", "long#2", "short#0"]
 
 
+def test_the_cap_counts_each_scopes_document_apart():
+    """A platform document of the same name takes no place from the tenant's."""
+    chunks = [Chunk("same", 0.9, ordinal=ordinal) for ordinal in range(3)]
+
+    assert len(rank(chunks, chunks)) == 6
+
+
 def test_one_id_in_both_scopes_is_two_documents():
     """A tenant's document never hides the platform's of the same name."""
     hits = rank([Chunk("same", 0.9)], [Chunk("same", 0.9)])
 
     assert [(hit.scope, hit.doc_id) for hit in hits] == [(Scope.TENANT, "same"), (Scope.PLATFORM, "same")]
+
+
+@pytest.mark.parametrize("in_tenant", [True, False], ids=["two-shards", "one-shard"])
+def test_what_is_in_neither_global_leg_is_no_candidate(in_tenant):
+    """A small shard brings up chunks that one large index would never have looked at."""
+    near = [Chunk(f"near{number:02}", 0.9) for number in range(20)]
+    named = [Chunk(f"named{number:02}", -1.0, (3, 0)) for number in range(20)]
+    middling = Chunk("middling", 0.8, (2, 0))  # second best at both, and best of all by the sum
+
+    hits = rank([middling], near + named, k=5) if in_tenant else rank([*near, *named, middling], k=5)
+    assert "middling" not in {hit.doc_id for hit in hits}
 
 
 def test_each_leg_is_cut_to_the_global_window_and_ranked_in_it():

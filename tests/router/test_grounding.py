@@ -145,6 +145,17 @@ async def test_a_failed_grep_while_hybrid_is_unavailable_is_degraded(files):
     assert (answer["status"], answer["tier"], answer["searched"]["local"]["ok"]) == ("degraded", "none", False)
 
 
+async def test_a_slow_shard_leaves_time_for_grep(tmp_path):
+    """A tier that takes the whole deadline would leave none to fall back on."""
+    (tmp_path / "manual.txt").write_text("the zebra manual says: zebra talk is rare\n")
+    async with Installation(tmp_path, corpus_directory=str(tmp_path), deadline_seconds=0.6) as running:
+        running.shards["acme"].fault = "slow"
+        answer = await ground(running, NOWHERE)
+
+    assert (answer["status"], answer["tier"]) == ("degraded", "grep")
+    assert answer["unavailable"]["detail"] == "shard_timeout"
+
+
 async def test_a_failed_memo_look_up_is_shown_and_is_no_miss(bare):
     """A miss that hides a failure would look like a memo that was never written."""
     await put_memo(bare)

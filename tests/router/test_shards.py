@@ -154,10 +154,11 @@ def test_a_capability_is_signed_anew_when_the_clock_jumped_back():
 
 async def test_redirects_are_not_followed(pair):
     """A redirect would carry the capability to wherever it points."""
-    pair.shard.fault = None
-    corpus = msgspec.structs.replace(pair.shard.entry(), endpoint=pair.shard.entry().endpoint + "//nowhere")
+    pair.shard.fault, pair.shard.redirect_to = "redirect", f"{pair.shard.entry().endpoint}/elsewhere"
     with pytest.raises(Unavailable):
-        await pair.client.status(corpus, pair.deadline())
+        await pair.client.status(pair.shard.entry(), pair.deadline())
+
+    assert pair.shard.paths() == ["/status"]
 
 
 async def test_health_follows_the_last_exchange(pair):
