@@ -8,11 +8,12 @@ from rich.padding import Padding
 from rich.text import Text
 
 from groundplane.cli.terminal import data_console, print_json, printable, printable_lines
-from groundplane.wire.names import Reason
+from groundplane.wire.names import Reason, Scope
 from groundplane.wire.public import EvidenceAnswer, GroundAnswer, Hit, MemoAnswer, ScopeReport, Searched, Unavailability
 
 SNIPPET_CHARACTERS = 280
 INDENT = 4
+_NOT_ASKED = "not_searched"  # a scope that the reason of the whole answer kept from being asked
 
 _STATUS_STYLE = {"grounded": "bold green", "nothing": "bold", "degraded": "bold yellow"}
 _TIER_TEXT = {"memo": "memo", "hybrid": "hybrid search", "grep": "keyword search in files", "none": "no tier answered"}
@@ -101,8 +102,8 @@ def _print_hits(console: Console, hits: list[Hit]) -> None:
 
 
 def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
-    place = [printable(part) for part in (hit.doc_id, hit.uri, hit.heading) if part]
-    yield Text(" · ".join(place), "dim")
+    doc_id = hit.chunk_id if hit.scope is Scope.LOCAL else hit.doc_id  # of a file the chunk says the line
+    yield Text(" · ".join(printable(part) for part in (doc_id, hit.uri, hit.heading) if part), "dim")
     yield Text(f"{_MATCH_TEXT[hit.match]}{scores_text(hit)}", "dim")
     if hit.explain is not None:
         yield Text(_explain_text(hit), "dim")
@@ -175,4 +176,5 @@ def _scope_notes(searched: Searched) -> list[str]:
         "memo": searched.memo,
     }  # fmt: skip
     failed = {name: report for name, report in reports.items() if report is not None and not report.ok}
+    failed = {name: report for name, report in failed.items() if report.detail != _NOT_ASKED}
     return [f"{name}: not searched ({printable(report.detail or 'failed')})" for name, report in failed.items()]

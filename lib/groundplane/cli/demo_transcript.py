@@ -9,6 +9,7 @@ from rich.text import Text
 from groundplane.cli.answers import SCOPE_STYLE, scores_text, snippet
 from groundplane.cli.demo_checks import Asked, StepResult
 from groundplane.cli.terminal import printable
+from groundplane.wire.names import Scope
 from groundplane.wire.public import Hit
 
 SNIPPET_CHARACTERS = 130
@@ -52,6 +53,6 @@ def _hit_line(hit: Hit) -> Text:
     return Text.assemble(
         f"         {hit.score:.3f}  ",
         (f"{scope:<9}", SCOPE_STYLE[scope]),
-        printable(hit.doc_id),
+        printable(hit.chunk_id if hit.scope is Scope.LOCAL else hit.doc_id),
         (scores_text(hit), "dim"),
     )

@@ -134,6 +134,15 @@ def test_what_an_answer_does_not_establish_is_said(router, capsys, answer, code,
     assert note in capsys.readouterr().out
 
 
+def test_a_hit_in_a_file_shows_its_line(router, capsys):
+    """The reader goes there to see what the words mean."""
+    router.ground = ground_answer(tier="grep", hits=[hit(scope=Scope.LOCAL, doc_id="a.txt", chunk_id="a.txt#L7")])
+
+    run(["ask", "why"])
+
+    assert "a.txt#L7" in capsys.readouterr().out
+
+
 def test_evidence_without_hits_is_an_absence(router, capsys):
     """Nothing found is an answer, with exit code 0."""
     router.evidence = evidence_answer(hits=[])
