@@ -113,7 +113,7 @@ def _hit_lines(console: Console, hit: Hit) -> Iterator[Text]:
 def snippet(hit: Hit, max_characters: int | None) -> str:
     """Return the beginning of a hit's text on one line, without the heading that is shown beside it, cut at a word."""
     lines = hit.text.lstrip().split("\n")
-    text = printable(" ".join(lines[1:] if lines[0].startswith("#") and len(lines) > 1 else lines))
+    text = printable(" ".join(lines[1:] if hit.heading and lines[0].startswith("#") else lines))
     if max_characters is None or len(text) <= max_characters:
         return text
     return text[:max_characters].rsplit(" ", 1)[0].rstrip(" .,;:") + " …"

@@ -143,6 +143,19 @@ def test_a_hit_in_a_file_shows_its_line(router, capsys):
     assert "a.txt#L7" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("heading", "shown"),
+    [pytest.param("Trains", "First class.", id="shown-beside"), pytest.param(None, "# Trains First class.", id="text")],
+)
+def test_a_heading_is_shown_once(router, capsys, heading, shown):
+    """A line that only begins with # may be the very line that matched."""
+    router.ground = ground_answer(hits=[hit(heading=heading, text="# Trains\nFirst class.")])
+
+    run(["ask", "why"])
+
+    assert f"    {shown}\n" in capsys.readouterr().out
+
+
 def test_evidence_without_hits_is_an_absence(router, capsys):
     """Nothing found is an answer, with exit code 0."""
     router.evidence = evidence_answer(hits=[])
