@@ -90,11 +90,15 @@ def remove_empty_directories(directory: Path, root: Path) -> None:
 
 
 def repair_modes(root: Path) -> None:
-    """Give everything below and including `root` its private mode; links are left alone."""
+    """Give everything below and including `root` its private mode; links are left alone.
+
+    Other processes may use the directory meanwhile: what vanishes during the walk needs no mode.
+    """
     _repair_mode(root)
     for directory, subdirectories, files in os.walk(root):
         for name in (*subdirectories, *files):
-            _repair_mode(Path(directory, name))
+            with suppress(FileNotFoundError):
+                _repair_mode(Path(directory, name))
 
 
 def open_regular(path: Path) -> BinaryIO | None:

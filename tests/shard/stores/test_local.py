@@ -101,6 +101,15 @@ def crash_at(root, call):
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
+async def test_opening_does_not_mind_what_another_process_removes_meanwhile(root, store, monkeypatch):
+    """Shards of one machine share the root: one that starts while another tidies up must not fail."""
+    await store.create("a/b", b"1")
+    walked = [(str(root), [], ["gone"]), (str(root / "a"), [], ["b"])]
+    monkeypatch.setattr(os, "walk", lambda _root: walked)
+
+    LocalStore(root).close()
+
+
 async def test_kill_at_any_system_call_leaves_no_half_object(tmp_path):
     """kill -9 and power loss choose their moment; an object is there whole or not at all, and the next start tidies up."""
     total = int(crash_at(tmp_path / "whole", 0).split()[1])
