@@ -1,6 +1,7 @@
 """Running one application in one process: private files, one event loop, an orderly stop on SIGTERM and SIGINT."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -16,11 +17,24 @@ from groundplane.process.connections import BoundedHttpProtocol
 USAGE_EXIT_CODE = 2
 KEEP_ALIVE_SECONDS = 60
 DRAIN_SECONDS = 10
+ARENAS = 2
+
+_M_ARENA_MAX = -8  # of glibc's malloc.h
 
 
 def private_files() -> None:
     """Make everything this process creates readable by its own user alone."""
     os.umask(0o077)
+
+
+def limit_arenas() -> None:
+    """Let threads share two heaps, where the C library is glibc: one heap a thread keeps 30 MB and more that nobody uses.
+
+    The variable MALLOC_ARENA_MAX would say the same, but only to whoever starts this process.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, ARENAS)
 
 
 def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None:
@@ -58,6 +72,7 @@ def _exit(_number: int, _frame: FrameType | None) -> None:
 def run_program(start: Callable[[Mapping[str, str]], None]) -> None:
     """Run an entry point with the environment: a fault in the settings is printed, all of it, and exits with code 2."""
     private_files()
+    limit_arenas()
     try:
         start(os.environ)
     except InvalidInput as error:

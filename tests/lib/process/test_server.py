@@ -1,0 +1,56 @@
+"""What every program does before and around its own work."""
+
+import os
+import stat
+
+import pytest
+
+from groundplane.errors import InvalidInput
+from groundplane.process.server import private_files, run_program
+
+
+@pytest.fixture
+def umask():
+    kept = os.umask(0o022)
+    yield
+    os.umask(kept)
+
+
+def refuse(_environment):
+    raise InvalidInput("EXAMPLE_PORT=x: expected a number\nEXAMPLE_PATH is not set: a path")
+
+
+def test_faulty_settings_end_with_two_and_every_line_of_the_fault(umask, capsys):
+    """Whoever starts it by hand or by a chart sees all that is wrong, and a supervisor sees that waiting will not help."""
+    with pytest.raises(SystemExit) as end:
+        run_program(refuse)
+
+    assert end.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "groundplane: EXAMPLE_PORT=x: expected a number",
+        "EXAMPLE_PATH is not set: a path",
+    ]
+
+
+def test_a_program_gets_the_environment_and_private_files(umask, tmp_path):
+    """Whatever a process writes is its user's alone, whatever the umask it was started with."""
+    seen = []
+
+    def start(environment):
+        (tmp_path / "file").write_text("x")
+        (tmp_path / "directory").mkdir()
+        seen.append(environment["PATH"])
+
+    run_program(start)
+
+    assert seen == [os.environ["PATH"]]
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "directory").stat().st_mode) == 0o700
+
+
+def test_private_files_holds_for_what_asks_for_more(umask, tmp_path):
+    """A library that opens with 0666 must not undo it."""
+    private_files()
+    os.close(os.open(tmp_path / "file", os.O_CREAT | os.O_WRONLY, 0o666))
+
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
