@@ -1,10 +1,12 @@
 """Readiness, load shedding, and the order in which the router starts and stops."""
 
 import asyncio
+import signal
 
 import pytest
 
 from groundplane.errors import Unavailable
+from groundplane_router import assembly
 from tests.fakes.installation import Installation
 
 
@@ -31,6 +33,38 @@ async def test_ready_although_semantic_grounding_is_inactive(tmp_path):
     running.embedder.dimension = 128
     async with running:
         await running.until(running.is_ready)
+
+
+async def test_not_ready_without_semantic_grounding_where_it_is_required(tmp_path):
+    """Some would rather have no answer than one by keywords."""
+    running = Installation(tmp_path, require_semantic=True)
+    running.embedder.dimension = 128
+    async with running:
+
+        async def has_failed():
+            return 'probe_failures_total{reason="dimension_mismatch"} 1.0' in (await running.http.get("/metrics")).text
+
+        await running.until(has_failed)
+        answer = await running.http.get("/readyz")
+
+    assert (answer.status_code, answer.json()["waits_for"]) == (503, "semantic_probe")
+
+
+async def test_a_loop_that_ends_by_a_bug_ends_the_process(caplog, monkeypatch):
+    """A router that no longer sees its directory change would go on with withdrawn grants."""
+    raised: list[signal.Signals] = []
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+
+    async def fail():
+        raise ZeroDivisionError
+
+    loop = asyncio.create_task(fail())
+    loop.add_done_callback(assembly._stop_on_bug)
+    await asyncio.gather(loop, return_exceptions=True)
+    await asyncio.sleep(0)
+
+    assert raised == [signal.SIGTERM]
+    assert [record.message for record in caplog.records] == ["background_loop_failed"]
 
 
 async def test_never_unready_again(installation):
