@@ -33,6 +33,7 @@ class LocalState:
         self._expected: tuple[bytes, Sequence[StoredOperation]] | None = None
         self._positions: dict[int, Position] = {}
         self.log_bytes = 0  # of records applied since the restored or last published snapshot
+        self.embedding_ids: set[bytes] = set()  # that the log records applied so far name
 
     @property
     def corpus(self) -> Corpus:
@@ -70,6 +71,8 @@ class LocalState:
         await self.corpus.apply(record.sequence, operations)
         self.log_bytes += len(record.payload)
         self._positions[record.sequence] = position
+        if record.embedding_id != NO_EMBEDDING:
+            self.embedding_ids.add(record.embedding_id)
 
     def position_of(self, sequence: int) -> Position:
         """Return the place of the record that a flush ended with; places before it are forgotten."""

@@ -13,7 +13,7 @@ from itertools import count
 import msgspec
 
 from groundplane.analysis import Analyser
-from groundplane.errors import InvalidInput, Unavailable
+from groundplane.errors import CorruptData, InvalidInput, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.wire.internal import (
@@ -35,8 +35,10 @@ from groundplane_shard.local_state import Journal, LocalState
 from groundplane_shard.log import Layout, Replica, Writer
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.rows import StoredOperation, prepare_operation
+from groundplane_shard.search import Found
 from groundplane_shard.snapshots import SnapshotPolicy, Snapshots
 from groundplane_shard.stores import ObjectStore, run
+from groundplane_shard.view import View
 
 _CHUNKS_OF_A_THREAD = 64
 _HELD_SECONDS = 0.0005
@@ -76,15 +78,10 @@ class Serving:
         self._committer = Committer(self._journal, state.corpus, parts.write_limits, parts.metrics, parts.clock)
         self.snapshots = Snapshots(self._journal, state, store, parts.snapshot_policy)
         self._searches = 0
-        self._embedding = _stored_identity(writer)
+        self._embedding: EmbeddingIdentity | None = None
         self._identity_change = asyncio.Lock()
         self._arrivals = Arrivals()
-        if writer.manifest.analyser_id not in (None, parts.analyser.id):
-            raise Unavailable(
-                f"this corpus was analysed by {writer.manifest.analyser_id}: expected {parts.analyser.id}; "
-                "set GROUNDPLANE_LANGUAGE to the language it was written with",
-                code="analyser_mismatch",
-            )
+        self._check_manifest()
 
     @property
     def corpus(self) -> Corpus:
@@ -111,9 +108,7 @@ class Serving:
         if request.vector is not None:
             self._check_embedding(request.embedding_id)
         async with self._admitted():
-            await self._arrivals.reach(request.min_sequence, self.corpus, request.deadline_ms / 1_000)
-            view = self.corpus.view()
-            found = await self.corpus.search(view, request)
+            view, found = await self._search_in_time(request)
         return SearchAnswer(
             incarnation=self._incarnation,
             epoch=self._writer.epoch,
@@ -122,6 +117,24 @@ class Serving:
             statistics=found.statistics,
             candidates=found.candidates,
         )
+
+    async def _search_in_time(self, request: SearchRequest) -> tuple[View, Found]:
+        seconds = request.deadline_ms / 1_000
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrivals.reach(request.min_sequence, self.corpus)
+                view = self.corpus.view()
+                return view, await self.corpus.search(view, request)
+        except TimeoutError as error:
+            found = self.corpus.view().sequence
+            if found < request.min_sequence:
+                message = (
+                    f"corpus is at sequence {found}: expected {request.min_sequence} within {seconds} s; repeat later"
+                )
+                raise Unavailable(message, code="sequence_not_reached", retry_after_seconds=1) from error
+            raise Unavailable(
+                f"search took longer than {seconds} s: repeat later", code="overloaded", retry_after_seconds=1
+            ) from error
 
     async def write(self, request: WriteRequest) -> WriteResult:
         """Return once all of `request` is durable, applied and visible."""
@@ -218,6 +231,30 @@ class Serving:
             message = f"vectors of embedding {embedding_id}: expected {known.id}, with which this corpus was written"
             raise InvalidInput(message, code="embedding_mismatch", field="embedding_id", status=409)
 
+    def _check_manifest(self) -> None:
+        """Take on what MANIFEST fixes; refuse to serve a corpus of another analyser, or a log of another embedding."""
+        analyser_id, known = self._writer.manifest.analyser_id, self._parts.analyser.id
+        if analyser_id not in (None, known):
+            raise Unavailable(
+                f"this corpus was analysed by {analyser_id}: expected {known}; "
+                "set GROUNDPLANE_LANGUAGE to the language it was written with",
+                code="analyser_mismatch",
+            )
+        stored = self._writer.manifest.embeddings
+        if stored:
+            self._take_on(msgspec.convert(stored[-1], EmbeddingIdentity))
+        foreign = self._state.embedding_ids - {self._journal.embedding_id}
+        if foreign:
+            raise CorruptData(
+                f"log names embedding {min(foreign).hex()}: expected {self._journal.embedding_id.hex()}, as MANIFEST says; "
+                "restore a snapshot"
+            )
+
+    def _take_on(self, embedding: EmbeddingIdentity) -> None:
+        self._embedding = embedding
+        self._journal.embedding_id = bytes.fromhex(embedding.id)
+        self.corpus.fix_dimension(embedding.dimension)
+
     async def _fix_identity(self, request: WriteRequest) -> None:
         """Let the first write fix the embedding identity and the analyser in MANIFEST."""
         self._check_embedding(request.embedding_id)
@@ -231,7 +268,7 @@ class Serving:
             stored = msgspec.to_builtins(request.embedding)
             await run(self._writer.register_analyser(self._parts.analyser.id), self._store, self._state)
             await run(self._writer.register_embedding(stored), self._store, self._state)
-            self._embedding = request.embedding
+            self._take_on(request.embedding)
 
     async def _prepare(self, operations: Sequence[Operation]) -> list[StoredOperation]:
         dimension = self._embedding.dimension if self._embedding is not None else 0
@@ -280,18 +317,13 @@ class Arrivals:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
-    async def reach(self, sequence: int, corpus: Corpus, timeout_seconds: float) -> None:
-        """Return once `corpus` shows `sequence`. Raises Unavailable (`sequence_not_reached`) after the deadline."""
+    async def reach(self, sequence: int, corpus: Corpus) -> None:
+        """Return once `corpus` shows `sequence`; the caller bounds the wait."""
         if corpus.view().sequence >= sequence:
             return
         arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (sequence, next(self._numbers), arrival))
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await arrival
-        except TimeoutError as error:
-            message = f"corpus is at sequence {corpus.view().sequence}: expected {sequence} within {timeout_seconds} s; repeat later"
-            raise Unavailable(message, code="sequence_not_reached", retry_after_seconds=1) from error
+        await arrival
 
     def moved(self, sequence: int) -> None:
         """Wake every search that waits for `sequence` or less."""
@@ -299,9 +331,3 @@ class Arrivals:
             _, _, arrival = heapq.heappop(self._waiting)
             if not arrival.done():
                 arrival.set_result(None)
-
-
-def _stored_identity(writer: Writer) -> EmbeddingIdentity | None:
-    """Return the embedding identity that MANIFEST fixes, None before the first write."""
-    stored = writer.manifest.embeddings
-    return msgspec.convert(stored[-1], EmbeddingIdentity) if stored else None

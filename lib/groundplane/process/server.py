@@ -11,7 +11,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
-from groundplane.errors import InvalidInput
+from groundplane.errors import GroundplaneError, InvalidInput
 from groundplane.process.connections import BoundedHttpProtocol
 
 USAGE_EXIT_CODE = 2
@@ -70,15 +70,14 @@ def _exit(_number: int, _frame: FrameType | None) -> None:
 
 
 def run_program(start: Callable[[Mapping[str, str]], None]) -> None:
-    """Run an entry point with the environment: a fault in the settings is printed, all of it, and exits with code 2."""
+    """Run an entry point with the environment.
+
+    A fault that is known before anything is served is printed without a traceback: exit code 2 for faulty settings, all
+    of them at once, 1 for anything else.
+    """
     private_files()
-    limit_arenas()
     try:
         start(os.environ)
-    except InvalidInput as error:
-        raise SystemExit(_usage(error)) from error
-
-
-def _usage(error: InvalidInput) -> int:
-    print(f"groundplane: {error.message}", file=sys.stderr)  # noqa: T201 - the log may not be configured yet
-    return USAGE_EXIT_CODE
+    except GroundplaneError as error:
+        print(f"groundplane: {error.message}", file=sys.stderr)  # noqa: T201 - the log may not be configured yet
+        raise SystemExit(USAGE_EXIT_CODE if isinstance(error, InvalidInput) else 1) from error
