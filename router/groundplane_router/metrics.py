@@ -17,13 +17,11 @@ from groundplane_router.deadline import Stopwatch
 RequestOutcome = Literal["hits", "empty", "unavailable", "denied", "invalid", "overloaded", "failed", "done"]
 """`done`: a request that is no question (documents, memos, corpus) and went well."""
 
-MetricTier = Literal["memo", "hybrid", "grep", "none"]
 Stage = Literal["embed", "search", "merge", "grep", "memo"]
 MemoResult = Literal["hit", "stale", "miss", "failed"]
 DropReason = Literal["dimension_mismatch", "zero_vector", "empty_text"]
 
 TIERS: Final = get_args(Tier)
-_MILLISECOND_BUCKETS: Final = LATENCY_BUCKETS_SECONDS
 ShardCounts = Callable[[], Mapping[str, Mapping[Scope, int]]]
 
 
@@ -108,4 +106,4 @@ class ShardCollector(Collector):
 
 
 def _histogram(name: str, text: str, label: str, registry: CollectorRegistry) -> Histogram:
-    return Histogram(name, text, [label], registry=registry, buckets=_MILLISECOND_BUCKETS)
+    return Histogram(name, text, [label], registry=registry, buckets=LATENCY_BUCKETS_SECONDS)

@@ -7,7 +7,6 @@ connection failed (a GET once more by aiohttp itself); writes never: once sent, 
 """
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import aiohttp
@@ -68,6 +67,9 @@ SHARD_CODES: Final = frozenset(
 )
 """Codes of `ShardProblem` that are passed on as `detail`; any other becomes `shard_error`."""
 
+UNWELL_CODES: Final = frozenset({"capability_denied", "not_ready", "superseded", "wrong_incarnation", SHARD_ERROR})
+"""Codes of a shard that serves nobody; with the others it is up, and only this request cannot be served."""
+
 AnswerT = TypeVar("AnswerT", SearchAnswer, WriteResult, DocumentPage, StoredDocument, StoredMemo, ShardStatus)
 
 
@@ -105,9 +107,7 @@ class Shards:
         )
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
 
@@ -205,10 +205,10 @@ class Shards:
             self._capabilities.forget(corpus, call.right)
         if problem.kind == "invalid_input" and reply.status in {400, 413, 422}:
             raise InvalidInput(problem.message[:512], code="invalid_input", field=problem.field, status=reply.status)
-        if problem.code == "outcome_unknown" and call.right == "write":
-            raise _outcome_unknown()
         detail = problem.code if problem.code in SHARD_CODES else SHARD_ERROR
-        if detail not in {"sequence_not_reached", "embedding_unknown", "overloaded"}:
+        if call.right == "write" and detail in {"outcome_unknown", SHARD_ERROR}:
+            raise _outcome_unknown()
+        if detail in UNWELL_CODES:
             self._health.failed(corpus)
         raise _failed(corpus, detail, retry_after_seconds=reply.retry_after_seconds)
 

@@ -17,7 +17,7 @@ from groundplane_router.deadline import Deadline
 from groundplane_router.health import ShardHealth
 from groundplane_router.shards import Shards
 from tests.fakes.clock import ManualClock
-from tests.fakes.shard_server import FakeShard
+from tests.fakes.shard_server import FakeShard, ShardFault
 
 KEY = CorpusKey("t-acme")
 INCARNATION = Incarnation("20000000-0000-4000-8000-000000000000")
@@ -159,6 +159,36 @@ async def test_redirects_are_not_followed(pair):
         await pair.client.status(pair.shard.entry(), pair.deadline())
 
     assert pair.shard.paths() == ["/status"]
+
+
+async def test_a_bug_in_a_write_leaves_its_outcome_unknown(pair):
+    """The shard may have failed after the record was in the log."""
+    pair.shard.fault = ShardFault(500, "internal_error", "bug")
+
+    with pytest.raises(OutcomeUnknown):
+        await pair.write()
+
+
+@pytest.mark.parametrize(
+    ("code", "up"),
+    [
+        ("not_ready", 0),
+        ("superseded", 0),
+        ("internal_error", 0),
+        ("overloaded", 1),
+        ("sequence_not_reached", 1),
+        ("embedding_mismatch", 1),
+    ],
+)
+async def test_a_refusal_says_whether_the_shard_is_up(pair, code, up):
+    """An alert for a shard that is down must not ring because one request could not be served."""
+    corpus = pair.shard.entry()
+    await pair.client.status(corpus, pair.deadline())
+    pair.shard.fault = ShardFault(503, code)
+    with pytest.raises(Unavailable):
+        await pair.client.status(corpus, pair.deadline())
+
+    assert pair.health.count_up([corpus])["tenant"] == up
 
 
 async def test_health_follows_the_last_exchange(pair):
