@@ -148,7 +148,7 @@ async def test_a_failed_grep_while_hybrid_is_unavailable_is_degraded(files):
 async def test_a_slow_shard_leaves_time_for_grep(tmp_path):
     """A tier that takes the whole deadline would leave none to fall back on."""
     (tmp_path / "manual.txt").write_text("the zebra manual says: zebra talk is rare\n")
-    async with Installation(tmp_path, corpus_directory=str(tmp_path), deadline_seconds=0.6) as running:
+    async with Installation(tmp_path, corpus_directory=str(tmp_path), deadline_seconds=1.5) as running:
         running.shards["acme"].fault = "slow"
         answer = await ground(running, NOWHERE)
 

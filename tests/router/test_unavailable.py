@@ -13,11 +13,22 @@ from tests.fakes.shard_server import ShardFault
 QUERY = "when is the invoice due"
 
 
+async def fill(running):
+    await running.index(invoice="the invoice is due thirty days after delivery")
+    await running.index("platform-agent", handbook="when is the invoice due for everyone")
+
+
 @pytest.fixture
-async def filled(tmp_path):
+async def filled(installation):
+    await fill(installation)
+    return installation
+
+
+@pytest.fixture
+async def hurried(tmp_path):
+    """A router that waits half a second at most: for tests in which something hangs."""
     async with Installation(tmp_path, deadline_seconds=0.5) as running:
-        await running.index(invoice="the invoice is due thirty days after delivery")
-        await running.index("platform-agent", handbook="when is the invoice due for everyone")
+        await fill(running)
         yield running
 
 
@@ -68,11 +79,19 @@ async def test_embedder_down(filled):
     await expect(filled, "embed_error", "unreachable")
 
 
-async def test_embedder_slow(filled):
+async def test_embedder_slow(hurried):
     """A model that hangs must not hang its callers."""
-    filled.embedder.hangs = True
+    hurried.embedder.hangs = True
 
-    await expect(filled, "embed_error", "embed_timeout")
+    await expect(hurried, "embed_error", "embed_timeout")
+
+
+@pytest.mark.parametrize("name", ["acme", "platform"])
+async def test_a_shard_that_hangs_is_a_failed_search(hurried, name):
+    """Inside the deadline, whatever it does."""
+    hurried.shards[name].fault = "slow"
+
+    await expect(hurried, "search_failed", "shard_timeout")
 
 
 async def test_dimension_mismatch(filled):
@@ -98,7 +117,6 @@ async def test_not_finite(filled, monkeypatch):
 @pytest.mark.parametrize(
     ("fault", "detail"),
     [
-        pytest.param("slow", "shard_timeout", id="slow"),
         pytest.param("reset", "shard_unreachable", id="reset"),
         pytest.param("empty", "shard_bad_answer", id="empty-object"),
         pytest.param("garbage", "shard_bad_answer", id="not-msgpack"),
