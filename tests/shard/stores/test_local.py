@@ -104,7 +104,7 @@ def crash_at(root, call):
 async def test_opening_does_not_mind_what_another_process_removes_meanwhile(root, store, monkeypatch):
     """Shards of one machine share the root: one that starts while another tidies up must not fail."""
     await store.create("a/b", b"1")
-    walked = [(str(root), [], ["gone"]), (str(root / "a"), [], ["b"])]
+    walked: list[tuple[str, list[str], list[str]]] = [(str(root), [], ["gone"]), (str(root / "a"), [], ["b"])]
     monkeypatch.setattr(os, "walk", lambda _root: walked)
 
     LocalStore(root).close()
