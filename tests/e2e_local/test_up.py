@@ -116,6 +116,26 @@ def test_what_was_indexed_answers_is_isolated_and_survives_a_restart(tmp_path, d
         assert answer(data, "index", str(docs), "--tenant", "acme")["unchanged"] == 2
 
 
+def test_a_stopped_corpus_can_be_looked_into_and_a_flipped_bit_is_named(tmp_path, docs):
+    """The store is all that is left after a stop; an operator must be able to trust it, or know which byte not to."""
+    data = tmp_path / "data"
+    with running_up(data, [EXAMPLES / "acme.yaml"]):
+        assert answer(data, "index", str(docs), "--tenant", "acme")["indexed"] == 2
+    kinds = [record["kind"] for record in answer(data, "corpus", "log", "--tenant", "acme")]
+    snapshots = answer(data, "corpus", "snapshots", "--tenant", "acme")
+    whole = answer(data, "corpus", "verify", "--tenant", "acme")
+    victim = next(path for path in (data / "store").rglob("snapshots/*/chunks.lance/data/*") if path.is_file())
+    flipped = bytearray(victim.read_bytes())
+    flipped[len(flipped) // 2] ^= 1
+    victim.write_bytes(flipped)
+    code, _, err = groundplane(data, "corpus", "verify", "--tenant", "acme")
+
+    assert kinds == ["barrier", "batch"]
+    assert [snapshot["sequence"] for snapshot in snapshots] == [2]
+    assert (whole["sequence"], whole["faults"]) == (2, [])
+    assert (code, victim.name in err) == (1, True)
+
+
 def test_one_data_directory_has_one_up_and_a_killed_shard_comes_back(tmp_path):
     """Two supervisors would fight for the corpora; a crash must not need a person."""
     data = tmp_path / "data"

@@ -7,6 +7,7 @@ import click
 from rich.text import Text
 
 from groundplane.cli.ask import ask, evidence
+from groundplane.cli.corpus import corpus
 from groundplane.cli.demo import demo
 from groundplane.cli.documents import documents
 from groundplane.cli.index import index
@@ -42,7 +43,7 @@ def groundplane() -> None:
     """
 
 
-for command in (demo, up, ask, evidence, index, documents, memo, status, token):
+for command in (demo, up, ask, evidence, index, documents, memo, status, token, corpus):
     groundplane.add_command(command)
 
 
