@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from groundplane.wire.names import format_position
+from tests.fakes.installation import INCARNATIONS
+
 BIG = "x" * 4_001
 
 
@@ -46,6 +49,7 @@ CASES = [
     ("/v1/evidence", question(name="memo"), 400, None),
     ("/v1/evidence", question(min_position="!!"), 400, "min_position"),
     ("/v1/evidence", question(min_position="MTp4OjE"), 400, "min_position"),
+    ("/v1/evidence", question(min_position=format_position(INCARNATIONS["acme"], 2**64)), 400, "min_position"),
     ("/v1/evidence", question(filter={"op": "sql", "key": "a"}), 400, "filter"),
     ("/v1/evidence", question(filter={"op": "eq", "key": "", "value": 1}), 400, "filter.key"),
     ("/v1/evidence", question(filter={"op": "eq", "key": "a", "value": {"b": 1}}), 400, "filter.value"),
@@ -163,6 +167,23 @@ async def test_a_memo_past_its_bound_is_refused(installation):
     answer = await installation.http.put("/v1/memos/a/b", json=body, headers=installation.headers())
 
     assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("basis", "field"),
+    [
+        ({"tenant": {"incarnation": INCARNATIONS["acme"], "sequence": 2**63}}, "basis.tenant.sequence"),
+        ({"tenant": {"incarnation": INCARNATIONS["acme"], "sequence": 1, "new": 1}}, "basis.tenant"),
+        ({"platform": None}, "basis.tenant"),
+    ],
+    ids=["too-large", "unknown-field", "other-scope"],
+)
+async def test_a_basis_that_no_answer_carries_is_refused(installation, basis, field):
+    """A memo with it would be stale for ever, or break the message to the shard."""
+    body = {"response": 1, "basis": basis}
+    answer = await installation.http.put("/v1/memos/a/b", json=body, headers=installation.headers())
+
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
 async def test_a_memo_that_is_not_utf8_is_refused(installation):

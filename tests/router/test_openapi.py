@@ -81,7 +81,15 @@ def test_no_request_schema_names_a_tenant(document):
     schemas = document["components"]["schemas"]
     for name in ("GroundRequest", "EvidenceRequest", "IndexRequest", "DocumentInput", "MemoInput"):
         assert not {"tenant", "corpus", "scope", "incarnation"} & set(schemas[name]["properties"])
-        assert schemas[name]["additionalProperties"] is False
+
+
+def test_requests_are_closed_and_answers_are_open(document):
+    """A client made from the document today must read what a newer router adds."""
+    requests = {name for name in document["components"]["schemas"] if name.endswith(("Request", "Input"))}
+    filters = {"And", "Or", "Not", "Eq", "Ne", "In", "Gt", "Gte", "Lt", "Lte", "Prefix"}
+    closed = {name for name, one in document["components"]["schemas"].items() if "additionalProperties" in one}
+
+    assert closed == requests | filters
 
 
 def test_the_document_is_the_same_every_time():

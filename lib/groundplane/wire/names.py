@@ -16,6 +16,8 @@ Sequence = NewType("Sequence", int)
 
 PLATFORM_KEY = CorpusKey("platform")
 MAX_TENANT_CHARACTERS = 1_024
+LARGEST_SEQUENCE = 2**63 - 1
+"""What an answer's integer can hold on every side; a log never gets there."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _INCARNATION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
@@ -87,6 +89,7 @@ def parse_position(position: str) -> tuple[Incarnation, int]:
         raise InvalidInput(
             "position cannot be read: expected one that a write returned", field="min_position"
         ) from error
-    if version != "1" or format_position(*parsed) != position:
+    is_ours = version == "1" and 0 <= parsed[1] <= LARGEST_SEQUENCE and format_position(*parsed) == position
+    if not is_ours:
         raise InvalidInput("position cannot be read: expected one that a write returned", field="min_position")
     return parsed

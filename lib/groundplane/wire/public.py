@@ -10,7 +10,7 @@ import msgspec
 
 from groundplane.errors import InvalidInput
 from groundplane.wire.filters import Filter, check_filter
-from groundplane.wire.names import Reason, Scope
+from groundplane.wire.names import LARGEST_SEQUENCE, Reason, Scope
 
 MAX_QUERY_CHARACTERS = 4_000
 MAX_DOCUMENTS = 500
@@ -36,18 +36,29 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class ScopeBasis(_Request, frozen=True, kw_only=True):
+class ScopeBasis(_Answer, frozen=True, kw_only=True):
     """What one corpus was when something was learnt from it: its incarnation and last document sequence."""
 
     incarnation: Annotated[str, msgspec.Meta(min_length=36, max_length=36)]
-    sequence: Annotated[int, msgspec.Meta(ge=0)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_SEQUENCE)]
 
 
-class Basis(_Request, frozen=True, kw_only=True):
+class Basis(_Answer, frozen=True, kw_only=True):
     """What an answer rests on, one entry a scope; null where that scope is not declared or was not asked."""
 
     tenant: ScopeBasis | None = None
     platform: ScopeBasis | None = None
+
+
+class ScopeBasisInput(ScopeBasis, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A `ScopeBasis` that a caller sends."""
+
+
+class BasisInput(Basis, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The `basis` of an answer, sent back with what was made of it."""
+
+    tenant: ScopeBasisInput | None = None
+    platform: ScopeBasisInput | None = None
 
 
 class EvidenceRequest(_Request, frozen=True, kw_only=True):
@@ -97,7 +108,7 @@ class MemoInput(_Request, frozen=True, kw_only=True):
     """Body of `PUT /v1/memos/{name}/{fingerprint}`: any JSON of at most 256 KiB, and what it rests on."""
 
     response: msgspec.Raw
-    basis: Basis | None = None
+    basis: BasisInput | None = None
 
 
 Outcome = Literal["indexed", "unchanged", "skipped", "dropped"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from groundplane.errors import InvalidInput
 from groundplane.wire.names import (
+    LARGEST_SEQUENCE,
     PLATFORM_KEY,
     Incarnation,
     corpus_key,
@@ -67,7 +68,7 @@ def test_an_id_that_cannot_be_kept_is_refused(tenant):
         corpus_key(tenant)
 
 
-@given(st.integers(min_value=0, max_value=2**63))
+@given(st.integers(min_value=0, max_value=LARGEST_SEQUENCE))
 def test_a_position_reads_back(sequence):
     """A write's answer is a read's argument."""
     assert parse_position(format_position(LIFE, sequence)) == (LIFE, sequence)
@@ -87,6 +88,13 @@ def test_anything_else_is_no_position(text):
     parsed = try_position(text)
 
     assert parsed is None or format_position(*parsed) == text
+
+
+@pytest.mark.parametrize("sequence", [-1, LARGEST_SEQUENCE + 1, 2**64, 10**90])
+def test_a_sequence_that_no_log_reaches_makes_no_position(sequence):
+    """It would not fit into the message to the shard: a request that anyone can write must not be a bug of ours."""
+    with pytest.raises(InvalidInput):
+        parse_position(format_position(LIFE, sequence))
 
 
 @pytest.mark.parametrize("text", ["", "A" * 36, LIFE.upper().replace("2", "A"), LIFE + "\n", LIFE[:-1], "../" + LIFE])

@@ -3,10 +3,14 @@
 import msgspec
 import pytest
 
+from groundplane.client.calls import put_memo
 from groundplane.errors import InvalidInput
 from groundplane.wire.public import (
+    Basis,
     EvidenceRequest,
     GroundRequest,
+    MemoInput,
+    ScopeBasis,
     check_evidence_request,
     check_identifier,
     check_memo_name,
@@ -53,7 +57,47 @@ def test_a_memos_name_fits_into_one_part_of_a_path(text):
         check_memo_name(text, "name")
 
 
-def test_answers_may_gain_fields_and_requests_may_not():
-    """An older client reads a newer server; a field that a server does not know is never ignored."""
+SCOPE_BASIS = b'{"incarnation": "20000000-0000-4000-8000-000000000000", "sequence": 7, "new": 1}'
+
+
+@pytest.mark.parametrize(
+    ("request_type", "body"),
+    [
+        (EvidenceRequest, b'{"query": "x", "new": 1}'),
+        (MemoInput, b'{"response": 1, "basis": {"new": {}}}'),
+        (MemoInput, b'{"response": 1, "basis": {"tenant": ' + SCOPE_BASIS + b"}}"),
+    ],
+    ids=["top", "basis", "scope-basis"],
+)
+def test_requests_gain_no_fields_at_any_depth(request_type, body):
+    """A field that a server does not know is never ignored: its sender believes that it does something."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(b'{"query": "x", "new": 1}', type=EvidenceRequest)
+        msgspec.json.decode(body, type=request_type)
+
+
+@pytest.mark.parametrize(
+    ("answer_type", "body"),
+    [(ScopeBasis, SCOPE_BASIS), (Basis, b'{"tenant": ' + SCOPE_BASIS + b', "new": 1}')],
+    ids=["scope-basis", "basis"],
+)
+def test_answers_may_gain_fields_at_every_depth(answer_type, body):
+    """An older client reads a newer server."""
+    decoded = msgspec.json.decode(body, type=answer_type)
+
+    assert getattr(decoded, "tenant", decoded).sequence == 7
+
+
+def test_a_basis_goes_back_as_it_came():
+    """What an answer rested on is sent with the memo that was made of it."""
+    basis = Basis(tenant=ScopeBasis(incarnation="20000000-0000-4000-8000-000000000000", sequence=7))
+    body = put_memo("n", "f", {"a": [1]}, basis).body
+
+    memo = msgspec.json.decode(body, type=MemoInput)
+    assert bytes(memo.response) == b'{"a":[1]}'
+    assert msgspec.to_builtins(memo.basis) == msgspec.to_builtins(basis)
+
+
+def test_a_sequence_that_no_log_reaches_is_refused():
+    """It would not fit into the message to the shard."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(SCOPE_BASIS.replace(b"7", b"9223372036854775808"), type=ScopeBasis)
