@@ -79,14 +79,13 @@ class IndexedBase:
     async def layer(self, query: Query, sequence: int) -> IndexedLayer:
         """Return the frequencies of the query's terms, and the best candidates that LanceDB finds for both legs."""
         where = to_sql(query.filter).text if query.filter is not None else None
-        accepts = self._acceptance(query, sequence)
         pin, vector, legs = self._pin, query.vector, []
         if vector is not None:
-            legs.append(self._living(lambda limit: pin.dense(vector, limit, where), query.window, accepts))
+            legs.append(self._living(lambda limit: pin.dense(vector, limit, where), query, sequence))
         if query.terms:
-            legs.append(self._living(lambda limit: pin.keywords(query.terms, limit, where), query.window, accepts))
+            legs.append(self._living(lambda limit: pin.keywords(query.terms, limit, where), query, sequence))
         found = await asyncio.gather(*legs)
-        rows = {(row.doc_id, row.ordinal): row for leg in found for row in leg}
+        rows = {row.key: row for leg in found for row in leg}
         return IndexedLayer([self.frequency(term, sequence) for term in query.terms], _pool(list(rows.values()), query))
 
     async def document(self, number: int) -> Document:
@@ -97,22 +96,32 @@ class IndexedBase:
         metadata = canonical_json(plain_values(rows.column("metadata"))[0])
         return Document(entry.row(), join_chunks(zip(starts, texts, strict=True)), metadata)
 
-    def _acceptance(self, query: Query, sequence: int) -> Callable[["_Row"], bool]:
-        passes: Predicate = compile_predicate(query.filter) if query.filter is not None else lambda _: True
-        documents = self.documents
-        return lambda row: documents.at(row.doc_id, sequence) is not None and passes(row.filter_fields())
-
-    async def _living(
-        self, fetch: Callable[[int], Awaitable[pa.Table]], window: int, accepts: Callable[["_Row"], bool]
-    ) -> list["_Row"]:
-        """Return at least `window` accepted rows, fewer only where the table has no more."""
-        limit = window + min(self._dead_chunks, window)
+    async def _living(self, fetch: Callable[[int], Awaitable[pa.Table]], query: Query, sequence: int) -> list["_Row"]:
+        """Return at least `query.window` rows that count, fewer only where the table has no more."""
+        passes: Predicate | None = compile_predicate(query.filter) if query.filter is not None else None
+        limit = query.window + min(self._dead_chunks, query.window)
         while True:
             table = await fetch(limit)
-            rows = [row for row in _read(table) if accepts(row)]
-            if len(rows) >= window or table.num_rows < limit:
+            rows = [row for row in self._read(table, sequence) if passes is None or passes(row.filter_fields())]
+            if len(rows) >= query.window or table.num_rows < limit:
                 return rows
             limit *= _DEEPER
+
+    def _read(self, table: pa.Table, sequence: int) -> Iterator["_Row"]:
+        """Yield the rows whose document is alive at `sequence`."""
+        documents = self.documents
+        for batch in table.to_batches():
+            rows = zip(
+                *(batch.column(name).to_pylist() for name in ("id", "heading", "text", "terms")),
+                plain_values(batch.column("metadata")),
+                vector_matrix(batch.column("vector")),
+                strict=True,
+            )
+            for chunk_id, heading, text, terms, metadata, vector in rows:
+                doc_id, _, ordinal = chunk_id.rpartition("#")
+                number = documents.at(doc_id, sequence)
+                if number is not None:
+                    yield _Row(documents.entries[number], int(ordinal), heading, text, terms, metadata, vector)
 
 
 def indexed_frequencies(old: IndexedBase, frozen: Memtable, sequence: int) -> dict[str, int]:
@@ -129,53 +138,47 @@ def indexed_documents(entries: list[DocumentEntry]) -> Documents:
 
 
 class _Row(NamedTuple):
-    """One chunk as LanceDB returned it."""
+    """One chunk as LanceDB returned it; `metadata` is JSON in LanceDB's spelling."""
 
-    doc_id: str
+    entry: DocumentEntry
     ordinal: int
     heading: str | None
     text: str
     terms: str
-    length: int
-    title: str | None
-    uri: str | None
-    metadata: bytes
+    metadata: str
     vector: Matrix
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.entry.doc_id, self.ordinal
+
     def filter_fields(self) -> DocumentFields:
-        return DocumentFields(self.doc_id, self.title, self.uri, msgspec.json.decode(self.metadata))
+        return DocumentFields(self.entry.doc_id, self.entry.title, self.entry.uri, msgspec.json.decode(self.metadata))
 
     def fields(self) -> msgspec.Raw:
-        fields = ChunkFields(self.doc_id, self.ordinal, self.text, self.title, self.uri, self.heading, self.metadata)
+        entry, metadata = self.entry, canonical_json(self.metadata)
+        fields = ChunkFields(entry.doc_id, self.ordinal, self.text, entry.title, entry.uri, self.heading, metadata)
         return msgspec.Raw(_encode(fields))
 
 
-def _read(table: pa.Table) -> Iterator[_Row]:
-    for batch in table.to_batches():
-        names = ("doc_id", "ordinal", "heading", "text", "terms", "length", "title", "uri")
-        columns = [batch.column(name).to_pylist() for name in names]
-        metadata = map(canonical_json, plain_values(batch.column("metadata")))
-        yield from map(_Row, *columns, metadata, vector_matrix(batch.column("vector")))
-
-
 def _pool(rows: list[_Row], query: Query) -> Pool:
-    frequencies = [_frequencies(row.terms, query.terms) for row in rows]
+    words = [row.terms.split() for row in rows]
+    frequencies = [_frequencies(*each, query.terms) for each in zip(rows, words, strict=True)]
     cosines = None
     if query.vector is not None and rows:
         cosines = complete_cosines(np.stack([row.vector for row in rows]), query.vector)
     return Pool(
-        keys=[(row.doc_id, row.ordinal) for row in rows],
+        keys=[row.key for row in rows],
         cosines=cosines,
         frequencies=np.array(frequencies, dtype=np.int64).reshape(len(rows), len(query.terms)),
-        lengths=np.array([row.length for row in rows], dtype=np.float64),
+        lengths=np.array([len(each) for each in words], dtype=np.float64),
         fields=lambda position: rows[position].fields(),
     )
 
 
-def _frequencies(terms: str, wanted: Sequence[str]) -> list[int]:
-    """Return how often each of `wanted` occurs among `terms`; most do not occur even as a part of one."""
-    words = terms.split()
-    return [words.count(term) if term in terms else 0 for term in wanted]
+def _frequencies(row: _Row, words: list[str], wanted: Sequence[str]) -> list[int]:
+    """Return how often each of `wanted` occurs among a row's `words`; most do not occur even as a part of one."""
+    return [words.count(term) if term in row.terms else 0 for term in wanted]
 
 
 def _release(pin: Pin, loop: asyncio.AbstractEventLoop) -> None:

@@ -36,7 +36,6 @@ from lancedb.index import FTS, BTree, IvfSq
 from groundplane.errors import CorruptData, Unavailable
 from groundplane_shard.predicate import documents_sql, memos_sql
 from groundplane_shard.schema import (
-    CHUNK_COLUMNS,
     DISTANCE_COLUMN,
     MEMO_SCHEMA,
     SCORE_COLUMN,
@@ -50,8 +49,9 @@ MEMOS = "memos"
 MAX_FRAGMENTS = 16
 MAX_DELETED_SHARE = 0.2
 MAX_DELTA_INDEXES = 8
-MAX_UNINDEXED_SHARE = 0.1
-MIN_UNINDEXED_ROWS = 5_000
+MAX_UNINDEXED_SHARE = 0.005
+MIN_UNINDEXED_ROWS = 500  # the keyword leg reads rows without index one by one: 2 ms a query for 500 of them
+CANDIDATE_COLUMNS = ("id", "heading", "text", "terms", "metadata", "vector")  # each costs a leg about 0.3 ms
 
 _INDEX_CACHE_BYTES = 128 * 1024 * 1024
 _METADATA_CACHE_BYTES = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ class Pin:
         self._release: Callable[[], None] | None = release
 
     async def dense(self, vector: Vector, limit: int, where: str | None = None) -> pa.Table:
-        """Return the `limit` nearest chunks, all columns and `_distance` (1 - cosine, nearest first).
+        """Return the `limit` nearest chunks, `CANDIDATE_COLUMNS` and `_distance` (1 - cosine, nearest first).
 
         vector: float32 of the table's dimension, finite, not zero (LanceDB answers nothing for others, without error).
         Exact without a vector index; with one, candidates are approximate and their distances exact. `where` is applied
@@ -92,16 +92,16 @@ class Pin:
         # No maximum: behind a narrow filter the nearest partitions may hold fewer than `limit` rows.
         query = query.minimum_nprobes(_PROBED_PARTITIONS).maximum_nprobes(0)
         # Without refinement, fully indexed rows come with the doubled, quantised distance (lancedb issue 3530).
-        query = query.refine_factor(_REFINED_PER_ROW).limit(limit).select([*CHUNK_COLUMNS, DISTANCE_COLUMN])
+        query = query.refine_factor(_REFINED_PER_ROW).limit(limit).select([*CANDIDATE_COLUMNS, DISTANCE_COLUMN])
         return await _rows(query, where)
 
     async def keywords(self, terms: Sequence[str], limit: int, where: str | None = None) -> pa.Table:
-        """Return `limit` chunks that hold one of `terms`, all columns and `_score` (best first).
+        """Return `limit` chunks that hold one of `terms`, `CANDIDATE_COLUMNS` and `_score` (best first).
 
         terms: the analyser's, unique. `_score` is LanceDB's BM25 and depends on what its index covers: for candidates.
         """
         query = self._chunks.query().nearest_to_text(" ".join(terms), columns="terms")
-        return await _rows(query.limit(limit).select([*CHUNK_COLUMNS, SCORE_COLUMN]), where)
+        return await _rows(query.limit(limit).select([*CANDIDATE_COLUMNS, SCORE_COLUMN]), where)
 
     async def rows_of(self, doc_ids: Collection[str], columns: Sequence[str]) -> pa.Table:
         """Return `columns` of every chunk of these documents, in no order; unknown ids are no error."""

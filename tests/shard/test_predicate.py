@@ -134,13 +134,13 @@ class Shelf:
         vector = np.ones(2, dtype=np.float32)
         answers = [await pin.dense(vector, len(documents) + 1, condition) for condition in conditions]
         pin.release()
-        return [set(answer["ordinal"].to_pylist()) for answer in answers]
+        return [{int(chunk_id.rpartition("#")[2]) for chunk_id in answer["id"].to_pylist()} for answer in answers]
 
 
 def _rows(documents: list[Document]) -> pa.RecordBatch:
     return chunk_rows(
         [document.doc_id for document in documents],
-        ordinal=range(len(documents)),
+        id=[f"{document.doc_id}#{number}" for number, document in enumerate(documents)],
         title=[document.title for document in documents],
         uri=[document.uri for document in documents],
         metadata=[document.stored_metadata.decode() for document in documents],
