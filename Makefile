@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format bench lock clean
+.PHONY: help venv demo test lint format reference bench lock clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +34,14 @@ lint: $(STAMP)  ## format, ruff, mypy, layers, drift of generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python docs/generate.py --check
 
 format: $(STAMP)  ## rewrite the files as lint wants them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+reference: $(STAMP)  ## write docs/reference.md from the code
+	@$(BIN)/python docs/generate.py
 
 bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json
 	@$(BIN)/python -m bench
