@@ -30,7 +30,7 @@ from tests.simulation.world import ANY_VERSION, LAYOUT
 
 def _take_over_without_barrier(self: Replica, witness: Any = None) -> ops.Steps[Writer]:
     yield from self._follow_to_end()
-    epoch = yield from self._raise_epoch()
+    epoch = yield from self._raise_epoch(None)
     yield from self._follow_to_end()
     standing = publishing.Standing(epoch, frozenset(self._barriers), frozenset(self._damaged), self._keep_snapshots)
     return Writer(self.cell, standing, self.position)
@@ -149,7 +149,7 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no-second-manifest-read": lambda: patch.object(Replica, "_confirm", _confirm_nothing),
     "412-taken-as-lost": lambda: patch.object(steps, "create", _create_412_means_lost),
     "absent-taken-as-failed": lambda: patch.object(steps, "create", _create_absent_means_failed),
-    "gap-skipped": lambda: patch.object(Replica, "_next_record", _next_record_or_a_later_one),
+    "gap-skipped": lambda: patch.object(Replica, "next_record", _next_record_or_a_later_one),
     "two-puts-in-flight": lambda: patch.object(Writer, "append", _append_without_waiting),
     "manifest-put-without-condition": lambda: patch.object(cell, "Replace", _replace_any_version),
     "acknowledged-before-apply": lambda: patch.object(Writer, "append", _append_acknowledged_before_apply),

@@ -6,7 +6,8 @@ Invariants: created by If-None-Match and changed by If-Match only; `counter` gro
 names who made it, so no two versions have equal bytes and reading it back settles an unknown outcome (I7). `epoch` never
 falls. `snapshots` are in ascending order, newest last; their files are named by paths that stay inside the directory
 they are put in. `barriers` holds at least every barrier up to the newest snapshot; they are never deleted (I6).
-`log_floor` is the sequence up to which log records may be gone.
+`log_floor` is the sequence up to which log records may be gone. `restored_from` names the incarnation whose log this one
+goes on with; while the copy is not complete the incarnation is refused (see `restoring`).
 Errors: `CorruptData`, with code `unsupported_format` for another format version.
 """
 
@@ -48,6 +49,14 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return Position(self.sequence, self.epoch, bytes.fromhex(self.digest))
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a restored incarnation came from: the log of `incarnation` up to and with `sequence`."""
+
+    corpus_key: str
+    incarnation: str
+    sequence: Seq | None  # None until everything was copied
+
+
 class FormatVersions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Format versions in use; software that does not know one of them refuses the corpus."""
 
@@ -71,11 +80,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     embeddings: tuple[dict[str, Any], ...] = ()  # JSON objects with an `id`; their meaning belongs to the shard
     analyser_id: str | None = None
     key_slots: tuple[dict[str, Any], ...] = ()  # empty until encryption at rest exists
+    restored_from: Origin | None = None
 
     @property
     def newest_sequence(self) -> Seq:
         """Sequence of the newest snapshot, 0 without one."""
         return self.snapshots[-1].sequence if self.snapshots else Seq(0)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a restore into this incarnation has not ended, or was cut off."""
+        return self.restored_from is not None and self.restored_from.sequence is None
 
     def listed_names(self) -> frozenset[str]:
         """Return the names, relative to the prefix, of every file that a kept snapshot needs."""

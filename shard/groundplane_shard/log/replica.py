@@ -10,6 +10,10 @@ barrier at the first free sequence, applying whatever took it -> read MANIFEST a
 ours and the barrier lies above the newest snapshot. From then on an older writer's next create meets a key that exists
 for ever. A loser of this race, or a process whose epoch somebody raised, is `Superseded` and does not contend again.
 
+Witness (I12): what the store holds must reach the epoch and sequence recorded outside it, else the take-over ends before
+it writes anything. It goes on only if the caller names the very sequence at which the log ends; then the barrier is an
+`override` record, so that the loss stands in the log (see `override`).
+
 No rule here looks at a clock (I6).
 """
 
@@ -17,26 +21,21 @@ from uuid import UUID
 
 import msgspec
 
-from groundplane.errors import CorruptData, Superseded
+from groundplane.errors import CorruptData, InvalidInput, Superseded, Unavailable
+from groundplane_shard.log import override as override_codec
 from groundplane_shard.log import record as codec
 from groundplane_shard.log import steps
 from groundplane_shard.log.cell import Identity, ManifestCell
 from groundplane_shard.log.layout import Epoch, Seq
 from groundplane_shard.log.manifest import Manifest, Snapshot
 from groundplane_shard.log.operations import Absent, Apply, Damaged, Restore, Restored, Steps
+from groundplane_shard.log.override import Override, Witness, required_override
 from groundplane_shard.log.publishing import Standing
 from groundplane_shard.log.record import Encoded, Kind, Position, Record
 from groundplane_shard.log.writer import Writer
 
 _MAX_READS = 3  # of a record whose bytes do not fit, in case only the answer was damaged
 _MAX_RESTARTS = 8
-
-
-class Witness(msgspec.Struct, frozen=True):
-    """The highest durable epoch and sequence, as recorded outside the store (I12)."""
-
-    epoch: Epoch
-    sequence: Seq
 
 
 class Replica:
@@ -63,28 +62,35 @@ class Replica:
 
     def open(self) -> Steps[None]:
         """Build the state from the store: snapshot, then the log to its present end. Makes MANIFEST in an empty prefix."""
-        yield from self.cell.open()
-        yield from self._restore()
+        manifest = yield from self.cell.open()
+        if manifest.is_unfinished:
+            raise Unavailable(
+                f"{self._layout.prefix} is being restored: expected the copy to be complete; wait for it, or restore into "
+                "another incarnation if it was cut off",
+                code="restore_unfinished",
+            )
+        yield from self.restore_newest()
         yield from self.follow()
 
     def follow(self) -> Steps[int]:
         """Apply what the log holds beyond `position`; return how many records that were."""
         applied = 0
-        while (found := (yield from self._next_record())) is not None:
+        while (found := (yield from self.next_record())) is not None:
             yield from self._apply(found)
             applied += 1
         return applied
 
-    def take_over(self, witness: Witness | None = None) -> Steps[Writer]:
+    def take_over(self, witness: Witness | None = None, *, accept_data_loss: Seq | None = None) -> Steps[Writer]:
         """Become the writer. Raises Superseded if another process is or becomes the writer instead.
 
-        Raises CorruptData if the store holds less than `witness` (code `behind_witness`) or the log has a hole.
+        Raises CorruptData if the log has a hole (code `log_gap`) or the store holds less than `witness` (`behind_witness`),
+        unless `accept_data_loss` names the sequence at which the log ends. Where nothing is missing it changes nothing.
         """
         yield from self._follow_to_end()
-        self._check_witness(witness)
-        epoch = yield from self._raise_epoch()
+        override = self._check_witness(witness, accept_data_loss)
+        epoch = yield from self._raise_epoch(override)
         yield from self._follow_to_end()
-        barrier = yield from self._place_barrier(epoch)
+        barrier = yield from self._place_barrier(epoch, override)
         yield from self._confirm(epoch, barrier)
         yield from self._apply(barrier)
         standing = Standing(epoch, frozenset(self._barriers), frozenset(self._damaged), self._keep_snapshots)
@@ -92,23 +98,25 @@ class Replica:
 
     # -- following
 
-    def _restore(self) -> Steps[None]:
+    def restore_newest(self, until: Seq | None = None) -> Steps[Snapshot | None]:
+        """Restore the newest snapshot that verifies, at most at `until`; return it, or None for the empty state.
+
+        Raises CorruptData if none does, InvalidInput if the log up to `until` is not kept any more.
+        """
         for _ in range(_MAX_RESTARTS):
             manifest = self.manifest
-            for snapshot in self._candidates(manifest):
+            for snapshot in self._candidates(manifest, until):
                 if (yield from self._restore_one(snapshot)):
                     self._barriers = set()
-                    return
+                    return snapshot
             if (yield from self.cell.refresh()).counter == manifest.counter:
                 break
-        raise CorruptData(
-            f"none of the {len(self.manifest.snapshots)} snapshots in {self._layout.manifest} verifies: expected at least one; "
-            "restore the snapshot files from a backup",
-            code="no_snapshot",
-        )
+        raise _nothing_to_restore(self.manifest, until, self._layout.manifest)
 
-    def _candidates(self, manifest: Manifest) -> list[Snapshot | None]:
-        newest_first: list[Snapshot | None] = list(reversed(manifest.snapshots))
+    def _candidates(self, manifest: Manifest, until: Seq | None) -> list[Snapshot | None]:
+        newest_first: list[Snapshot | None] = [
+            snapshot for snapshot in reversed(manifest.snapshots) if until is None or snapshot.sequence <= until
+        ]
         return newest_first if manifest.log_floor else [*newest_first, None]
 
     def _restore_one(self, snapshot: Snapshot | None) -> Steps[bool]:
@@ -124,7 +132,7 @@ class Replica:
             case other:
                 raise steps.unexpected(operation, other)
 
-    def _next_record(self) -> Steps[Encoded | None]:
+    def next_record(self) -> Steps[Encoded | None]:
         """Return the record after `position`, starting again from a snapshot where that is necessary; None at the end."""
         for _ in range(_MAX_RESTARTS):
             found = yield from self._read_record()
@@ -132,7 +140,7 @@ class Replica:
                 return found
             yield from self.cell.refresh()
             if self._is_off_log():
-                yield from self._restore()
+                yield from self.restore_newest()
             elif isinstance(found, Encoded):
                 return self._checked_epoch(found)
             elif found is None:
@@ -177,25 +185,32 @@ class Replica:
     def _apply(self, found: Encoded) -> Steps[None]:
         yield Apply(found.record, found.position)
         self.position = found.position
-        if found.record.kind is Kind.BARRIER:
+        if found.record.kind.is_barrier:
             self._barriers.add(found.record.sequence)
 
     # -- take-over
+
+    def check_end(self) -> Steps[bool]:
+        """Return whether the log ends at `position`; False: it grew, or was collected. Raises CorruptData for a hole."""
+        first_free = self._layout.record(self.position.next_sequence)
+        page = yield from steps.list_page(self._layout.log, self._layout.record(self.position.sequence))
+        if not page.keys:
+            self._check_reaches_snapshot()
+            return True
+        if page.keys[0] != first_free and not (yield from self._was_collected_or_filled(first_free)):
+            raise CorruptData(
+                f"log record {first_free} is missing although {page.keys[0]} exists: expected no gap; restore it from a "
+                f"backup, or the corpus up to {self.position.sequence} into a new incarnation",
+                code="log_gap",
+            )
+        return False
 
     def _follow_to_end(self) -> Steps[None]:
         """Follow until nothing lies behind the last record. Raises CorruptData for a hole in the log."""
         for _ in range(_MAX_RESTARTS):
             yield from self.follow()
-            first_free = self._layout.record(self.position.next_sequence)
-            page = yield from steps.list_page(self._layout.log, self._layout.record(self.position.sequence))
-            if not page.keys:
-                self._check_reaches_snapshot()
+            if (yield from self.check_end()):
                 return
-            if page.keys[0] != first_free and not (yield from self._was_collected_or_filled(first_free)):
-                raise CorruptData(
-                    f"log record {first_free} is missing although {page.keys[0]} exists: expected no gap; restore it from a backup",
-                    code="log_gap",
-                )
         raise Superseded("the log grows faster than it can be followed: another writer is active, leave it to that one")
 
     def _was_collected_or_filled(self, key: str) -> Steps[bool]:
@@ -212,18 +227,14 @@ class Replica:
                 code="log_gap",
             )
 
-    def _check_witness(self, witness: Witness | None) -> None:
+    def _check_witness(self, witness: Witness | None, accepted: Seq | None) -> Override | None:
         if witness is None:
-            return
-        found = (self.manifest.epoch, self.position.sequence)
-        if found[0] < witness.epoch or found[1] < witness.sequence:
-            raise CorruptData(
-                f"{self._layout.prefix} ends at epoch {found[0]}, sequence {found[1]}: expected at least epoch {witness.epoch}, "
-                f"sequence {witness.sequence}, recorded outside the store; restore the newer objects",
-                code="behind_witness",
-            )
+            return None
+        found = Witness(self.manifest.epoch, self.position.sequence)
+        return required_override(self._layout.prefix, found, witness, accepted)
 
-    def _raise_epoch(self) -> Steps[Epoch]:
+    def _raise_epoch(self, override: Override | None) -> Steps[Epoch]:
+        lost_epoch = override.witness_epoch if override else 0
         seen, own = self.manifest, self.cell.identity.writer_id
         if self._was_writer and seen.writer_id != own:
             raise _lost_race(seen.epoch, seen.epoch - 1)
@@ -231,24 +242,25 @@ class Replica:
         def decide(base: Manifest) -> Manifest:
             if base.epoch != seen.epoch and base.writer_id != own:  # an own try may arrive late
                 raise _lost_race(base.epoch, seen.epoch)
-            return msgspec.structs.replace(base, epoch=Epoch(base.epoch + 1))
+            return msgspec.structs.replace(base, epoch=Epoch(max(base.epoch, lost_epoch) + 1))
 
         manifest = yield from self.cell.change(decide)
         self._was_writer = True
         return manifest.epoch
 
-    def _place_barrier(self, epoch: Epoch) -> Steps[Encoded]:
+    def _place_barrier(self, epoch: Epoch, override: Override | None) -> Steps[Encoded]:
         """Create the barrier at the first free sequence, applying the records of the old writer that came first."""
         while True:
             if self.position.epoch > epoch:
                 raise _lost_race(self.position.epoch, epoch)
             barrier = codec.encode(
                 Record(
-                    kind=Kind.BARRIER,
+                    kind=Kind.OVERRIDE if override else Kind.BARRIER,
                     epoch=epoch,
                     sequence=self.position.next_sequence,
                     incarnation=self._incarnation,
                     previous=self.position.digest,
+                    payload=override_codec.encode(override) if override else b"",
                 )
             )
             key = self._layout.record(barrier.record.sequence)
@@ -280,6 +292,20 @@ class Replica:
         if (manifest.epoch, manifest.writer_id) != (epoch, self.cell.identity.writer_id):
             raise _lost_race(manifest.epoch, epoch)
         return manifest
+
+
+def _nothing_to_restore(manifest: Manifest, until: Seq | None, key: str) -> InvalidInput | CorruptData:
+    if until is not None and until < manifest.log_floor:
+        return InvalidInput(
+            f"sequence {until}: expected {manifest.log_floor} or more, the oldest that {key} keeps; name a later one",
+            code="sequence_collected",
+            field="until",
+        )
+    return CorruptData(
+        f"none of the {len(manifest.snapshots)} snapshots in {key} verifies: expected at least one; restore the snapshot "
+        "files from a backup",
+        code="no_snapshot",
+    )
 
 
 def _lost_race(found: int, expected: int) -> Superseded:
