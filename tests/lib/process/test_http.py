@@ -1,10 +1,13 @@
 """HTTP at the edge: bounded bodies, and one problem document for every failure."""
 
 import logging
+from typing import Annotated, Any
 
 import httpx
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -33,6 +36,11 @@ from groundplane.process.logs import Log
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
     items: list[int]
+
+
+class Loose(Body, forbid_unknown_fields=True):
+    more: Any = None
+    named: dict[Annotated[str, msgspec.Meta(min_length=1)], Any] = {}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +91,40 @@ def test_what_is_no_json_of_ours_is_invalid_and_nothing_else(body):
     """No body may raise anything that becomes a 500."""
     with pytest.raises(InvalidInput):
         decode_json(Body, body)
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"items": [1], "items": [2]}', "items"),
+        (b'{"items": [1], "\\u0069tems": [2]}', "items"),
+        (b'{"items": [], "more": {"a": [{"b": 1, "c": 2, "b": 1}]}}', "b"),
+    ],
+    ids=["top", "escaped", "nested"],
+)
+def test_a_name_that_stands_twice_is_refused(body, name):
+    """A proxy that checked the first and a server that reads the last have not checked the same request."""
+    with pytest.raises(InvalidInput, match=f"'{name}' stands twice") as fault:
+        decode_json(Loose, body)
+
+    assert fault.value.code == "repeated_name"
+
+
+@given(st.recursive(st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text("ab"),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))  # fmt: skip
+def test_every_other_json_is_read_as_it_is(value):
+    """Equal names in two objects, and equal values, are none of our business."""
+    body = msgspec.json.encode({"items": [], "more": value})
+
+    assert decode_json(Loose, body) == msgspec.json.decode(body, type=Loose)
+
+
+def test_an_object_whose_key_is_at_fault_is_named():
+    """The client that sent it finds it."""
+    with pytest.raises(InvalidInput) as fault:
+        decode_json(Loose, b'{"items": [], "named": {"": 1}}')
+
+    assert fault.value.field == "named"
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x81", b"\x91" * 100_000, b"\x81\xa1\xff\x01"])

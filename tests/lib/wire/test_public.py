@@ -92,7 +92,7 @@ def test_a_basis_goes_back_as_it_came():
     basis = Basis(tenant=ScopeBasis(incarnation="20000000-0000-4000-8000-000000000000", sequence=7))
     body = put_memo("n", "f", {"a": [1]}, basis).body
 
-    memo = msgspec.json.decode(body, type=MemoInput)
+    memo = msgspec.json.decode(body or b"", type=MemoInput)
     assert bytes(memo.response) == b'{"a":[1]}'
     assert msgspec.to_builtins(memo.basis) == msgspec.to_builtins(basis)
 
