@@ -14,17 +14,19 @@
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from groundplane.errors import GroundplaneError, InvalidInput, Unavailable
-from groundplane.process.http import decode_msgpack, read_body
+from groundplane.errors import Denied, GroundplaneError, InvalidInput
+from groundplane.process.http import PatternRoute, decode_msgpack, read_body
 from groundplane.process.metrics import MetricsEndpoint
 from groundplane.tokens import Right
 from groundplane.wire.internal import MAX_WRITE_BYTES, SearchRequest, WriteRequest
 from groundplane_shard.access import Access
-from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.metrics import OUTCOMES, ShardMetrics
 from groundplane_shard.problems import MSGPACK, ShardProblemHandler, msgpack_response
 from groundplane_shard.service import Shard
 
@@ -32,6 +34,19 @@ MAX_SEARCH_BYTES = 256 * 1024
 MAX_PAGE = 1_000
 
 Handler = Callable[[Request], Awaitable[object]]
+
+
+class ObservedMetrics:
+    """`GET /metrics` whose gauges are set at the moment they are asked for, so that none can be out of date."""
+
+    def __init__(self, shard: Shard, endpoint: MetricsEndpoint) -> None:
+        self._shard = shard
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the current values."""
+        self._shard.observe()
+        await self._endpoint(scope, receive, send)
 
 
 class ShardApi:
@@ -54,25 +69,23 @@ class ShardApi:
             self._route("/status", "status", self._status, "GET", "read", "operate"),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
-            Route("/metrics", metrics_endpoint),
+            Route("/metrics", ObservedMetrics(self._shard, metrics_endpoint)),
         ]
 
     def _route(self, path: str, name: str, handler: Handler, method: str, *rights: Right) -> Route:
-        counters = {
-            outcome: self._metrics.requests.labels(name, outcome) for outcome in ("ok", "refused", "unavailable")
-        }
+        counters = {outcome: self._metrics.requests.labels(name, outcome) for outcome in OUTCOMES}
 
         async def endpoint(request: Request) -> Response:
             try:
                 self._access.check(request.headers, *rights)
                 answer = await handler(request)
             except GroundplaneError as error:
-                counters["unavailable" if isinstance(error, Unavailable) else "refused"].inc()
+                counters["refused" if isinstance(error, (InvalidInput, Denied)) else "unavailable"].inc()
                 raise
             counters["ok"].inc()
             return msgpack_response(answer)
 
-        return Route(path, endpoint, methods=[method])
+        return PatternRoute(path, endpoint, methods=[method])
 
     async def _search(self, request: Request) -> object:
         body = await read_body(request, MAX_SEARCH_BYTES, MSGPACK)
@@ -85,7 +98,7 @@ class ShardApi:
 
     async def _documents(self, request: Request) -> object:
         limit = request.query_params.get("limit", "100")
-        if not limit.isdecimal() or not 1 <= int(limit) <= MAX_PAGE:
+        if not limit.isdecimal() or len(limit) > len(str(MAX_PAGE)) or not 1 <= int(limit) <= MAX_PAGE:
             raise InvalidInput(f"limit {limit[:32]!r}: expected a number from 1 to {MAX_PAGE}", field="limit")
         return await self._shard.documents(request.query_params.get("after", ""), int(limit))
 
@@ -122,5 +135,5 @@ def build_app(
     api: ShardApi, shard: Shard, metrics_endpoint: MetricsEndpoint, problems: ShardProblemHandler
 ) -> Starlette:
     """Return the application; its lifespan starts and stops `shard`."""
-    handlers = {GroundplaneError: problems, Exception: problems}
+    handlers = {GroundplaneError: problems, HTTPException: problems, Exception: problems}
     return Starlette(routes=api.routes(metrics_endpoint), exception_handlers=handlers, lifespan=shard.lifespan)

@@ -6,12 +6,13 @@ before it made of the document; a batch that changes nothing gets the present po
 
 What a waiting request is told (I1, I4): a result after the record is durable and applied; Unavailable if certainly
 nothing was stored; OutcomeUnknown in every other case. Superseded, OutcomeUnknown and CorruptData also end `run`: the
-owner opens the replica again, or stops for good.
+owner opens the replica again, or stops for good. A batch that changes nothing is acknowledged too, so it is first made
+sure that no other process has taken over (I5).
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -21,19 +22,19 @@ from groundplane.process.clock import Clock
 from groundplane.wire.internal import OperationResult
 from groundplane_shard import payload
 from groundplane_shard.corpus import Corpus
+from groundplane_shard.decisions import Decisions, chunk_count, size_of
 from groundplane_shard.local_state import Journal
 from groundplane_shard.metrics import ShardMetrics
-from groundplane_shard.rows import StoredDelete, StoredDocument, StoredMemo, StoredMemoDelete, StoredOperation
+from groundplane_shard.rows import StoredOperation
 
-MAX_BATCH_CHUNKS = 1_000
+MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
-_LARGE_BATCH_CHUNKS = 64
-
-_ABSENT = b""
+_INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms
+_INLINE_BYTES = 256 * 1024
 
 
 class WriteLimits(msgspec.Struct, frozen=True):
-    """How much may wait, and how large the memtable may grow, before writes are refused."""
+    """How many requests may wait, and how large the memtable and what waits for it may grow, before writes are refused."""
 
     max_queued: int
     max_memtable_bytes: int
@@ -49,8 +50,8 @@ class Acknowledged(msgspec.Struct, frozen=True):
 class _Job:
     def __init__(self, operations: Sequence[StoredOperation]) -> None:
         self.operations = operations
-        self.chunks = sum(chunk_count(operation) for operation in operations)
-        self.size_bytes = sum(size_of(operation) for operation in operations)
+        self.chunks = _weight(operations)
+        self.size_bytes = sum(map(size_of, operations))
         self.done: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
 
     def fail(self, error: GroundplaneError) -> None:
@@ -73,19 +74,28 @@ class Committer:
         self._waiting: deque[_Job] = deque()
         self._arrived = asyncio.Event()
         self._turn = asyncio.Lock()
+        self._pending_bytes = 0  # of requests that are not applied yet
         self._ended: GroundplaneError | None = None
 
     async def submit(self, operations: Sequence[StoredOperation]) -> Acknowledged:
         """Return once `operations` are durable and applied. Raises Unavailable or OutcomeUnknown as the module says."""
-        if self._ended is not None:
-            raise Unavailable(
-                "this shard is opening its log again: repeat the call", code="not_ready", retry_after_seconds=1
-            )
-        self._shed()
+        self.check_room()
         job = _Job(operations)
         self._waiting.append(job)
+        self._pending_bytes += job.size_bytes
+        job.done.add_done_callback(lambda _: self._settle(job))
         self._arrived.set()
         return await asyncio.shield(job.done)
+
+    def check_room(self) -> None:
+        """Raise Unavailable if a request would be refused now: `overloaded`, or `not_ready` after this writer's end."""
+        if self._ended is not None:
+            raise _opening_again()
+        if len(self._waiting) >= self._limits.max_queued:
+            raise _overloaded(f"{len(self._waiting)} writes are waiting: expected fewer than {self._limits.max_queued}")
+        unflushed = self._corpus.memtable_bytes + self._pending_bytes
+        if unflushed >= self._limits.max_memtable_bytes:
+            raise _overloaded(f"{unflushed} bytes of recent writes are waiting for a flush")
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
@@ -108,19 +118,8 @@ class Committer:
         finally:
             self._end(jobs, Unavailable("this shard is stopping: repeat the call", code="not_ready"))
 
-    def _shed(self) -> None:
-        if len(self._waiting) >= self._limits.max_queued:
-            raise Unavailable(
-                f"{len(self._waiting)} writes are waiting: expected fewer than {self._limits.max_queued}; repeat later",
-                code="overloaded",
-                retry_after_seconds=1,
-            )
-        if self._corpus.memtable_bytes >= self._limits.max_memtable_bytes:
-            raise Unavailable(
-                f"{self._corpus.memtable_bytes} bytes of recent writes are waiting for a flush: repeat later",
-                code="overloaded",
-                retry_after_seconds=2,
-            )
+    def _settle(self, job: _Job) -> None:
+        self._pending_bytes -= job.size_bytes
 
     def _take(self) -> list[_Job]:
         """Return the requests of the next batch: as many as its limits allow, at least one."""
@@ -146,17 +145,19 @@ class Committer:
             raise
         except Unavailable as error:  # certainly not stored: this writer goes on
             for job in jobs:
-                job.fail(error)
+                job.fail(Unavailable(error.message, code=error.code, retry_after_seconds=1))
             return
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
+        if decisions.changes:
+            self._metrics.last_fsync.set(self._clock.now())
         for job, job_results in zip(jobs, results, strict=True):
             if not job.done.done():
                 job.done.set_result(Acknowledged(sequence, job_results))
 
     async def _log(self, changes: Sequence[StoredOperation]) -> int:
         if not changes:
-            return self._journal.sequence
-        if sum(map(chunk_count, changes)) > _LARGE_BATCH_CHUNKS:
+            return await self._journal.confirm()
+        if _weight(changes) > _INLINE_CHUNKS or sum(map(size_of, changes)) > _INLINE_BYTES:
             encoded = await asyncio.to_thread(payload.encode, changes)
         else:
             encoded = payload.encode(changes)
@@ -167,66 +168,16 @@ class Committer:
         for job in jobs:
             job.fail(OutcomeUnknown(f"the write may or may not have been stored ({error.code}): repeat the call"))
         while self._waiting:
-            self._waiting.popleft().fail(
-                Unavailable("this shard is opening its log again: repeat the call", code="not_ready")
-            )
+            self._waiting.popleft().fail(_opening_again())
 
 
-class Decisions:
-    """What a batch changes, decided operation by operation in queue order over the corpus's present state."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self.changes: list[StoredOperation] = []
-        self._corpus = corpus
-        self._documents: dict[str, bytes] = {}
-        self._memos: dict[tuple[str, str], StoredMemo | None] = {}
-
-    def decide(self, operation: StoredOperation) -> OperationResult:
-        """Return what `operation` does after all before it; one that changes something joins `changes`."""
-        changed = self._changes(operation)
-        if changed:
-            self.changes.append(operation)
-        return OperationResult(changed=changed, chunks=chunk_count(operation))
-
-    def _changes(self, operation: StoredOperation) -> bool:
-        match operation:
-            case StoredDocument(doc_id=doc_id, content_hash=content_hash):
-                changed = self._hash_of(doc_id) != content_hash
-                self._documents[doc_id] = content_hash
-            case StoredDelete(doc_id):
-                changed = self._hash_of(doc_id) != _ABSENT
-                self._documents[doc_id] = _ABSENT
-            case StoredMemo(name, fingerprint):
-                changed = _memo(self._memos, self._corpus, (name, fingerprint)) != operation
-                self._memos[name, fingerprint] = operation
-            case StoredMemoDelete(name, fingerprint):
-                changed = _memo(self._memos, self._corpus, (name, fingerprint)) is not None
-                self._memos[name, fingerprint] = None
-        return changed
-
-    def _hash_of(self, doc_id: str) -> bytes:
-        known = self._documents.get(doc_id)
-        return known if known is not None else self._corpus.content_hash(doc_id) or _ABSENT
+def _weight(operations: Sequence[StoredOperation]) -> int:
+    return sum(max(1, chunk_count(operation)) for operation in operations)
 
 
-def _memo(
-    decided: Mapping[tuple[str, str], StoredMemo | None], corpus: Corpus, key: tuple[str, str]
-) -> StoredMemo | None:
-    return decided[key] if key in decided else corpus.memo(*key)
+def _opening_again() -> Unavailable:
+    return Unavailable("this shard is opening its log again: repeat the call", code="not_ready", retry_after_seconds=1)
 
 
-def chunk_count(operation: StoredOperation) -> int:
-    """Return how many chunks `operation` writes."""
-    return len(operation.chunks) if isinstance(operation, StoredDocument) else 0
-
-
-def size_of(operation: StoredOperation) -> int:
-    """Return about how many bytes `operation` adds to a log record."""
-    match operation:
-        case StoredDocument():
-            texts = sum(len(chunk.text) + len(chunk.terms) for chunk in operation.chunks)
-            return operation.vectors.nbytes + texts + len(operation.metadata)
-        case StoredMemo():
-            return len(operation.response)
-        case _:
-            return len(operation.doc_id) if isinstance(operation, StoredDelete) else len(operation.name)
+def _overloaded(found: str) -> Unavailable:
+    return Unavailable(f"{found}; repeat later", code="overloaded", retry_after_seconds=1)

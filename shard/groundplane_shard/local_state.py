@@ -1,23 +1,46 @@
 """What the log protocol does to this process: restoring snapshots into fresh directories, applying records.
 
-`LocalState` is the protocol's `Effects`; `Journal` appends one batch through it. Nothing below the work directory
-outlives the process: it is emptied at every start, because LanceDB neither syncs nor checks its files (I13).
+`LocalState` is the protocol's `Effects`; `Journal` appends to the log and publishes through it. Nothing below the work
+directory outlives the process: it is emptied at every start, because LanceDB neither syncs nor checks its files (I13).
 """
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
-from groundplane.errors import CorruptData, InvalidInput
+from groundplane.errors import CorruptData, OutcomeUnknown, Unavailable
 from groundplane_shard import payload
+from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
-from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, Position, Record, Replica, Snapshot, Writer
+from groundplane_shard.disk import local_disk
+from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, LocalFile, Position, Record, Snapshot, Writer
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
 from groundplane_shard.rows import StoredOperation
 from groundplane_shard.stores import ObjectStore, download_snapshot, run
+
+
+class Lag(NamedTuple):
+    """How much of the log no snapshot holds: batches, and bytes of their payloads. Barriers do not count."""
+
+    records: int = 0
+    log_bytes: int = 0
+
+    def since(self, before: "Lag") -> "Lag":
+        """Return what came after `before`."""
+        return Lag(self.records - before.records, self.log_bytes - before.log_bytes)
+
+
+class Place(NamedTuple):
+    """One applied record: its position, and all that was applied from the restored snapshot up to it."""
+
+    position: Position
+    applied: Lag
 
 
 class LocalState:
@@ -31,62 +54,89 @@ class LocalState:
         self._numbers = count(1)
         self._corpus: Corpus | None = None
         self._expected: tuple[bytes, Sequence[StoredOperation]] | None = None
-        self._positions: dict[int, Position] = {}
-        self.log_bytes = 0  # of records applied since the restored or last published snapshot
-        self.embedding_ids: set[bytes] = set()  # that the log records applied so far name
+        self._places: dict[int, Place] = {}
+        self._applied = Lag()
+        self._published = Lag()
+        self.arrivals = Arrivals()
+        self.embedding_ids: set[bytes] = set()  # that the log records applied since the restore name
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus as last restored."""
+        """The corpus as last restored. Raises Unavailable before that and after `forget`."""
         if self._corpus is None:
-            raise InvalidInput("no state was restored yet: open the replica first", code="not_ready")
+            raise Unavailable("this shard has no state yet: repeat later", code="not_ready", retry_after_seconds=1)
         return self._corpus
+
+    @property
+    def lag(self) -> Lag:
+        """What no snapshot holds: the log applied since the one restored, or since the last one published."""
+        return self._applied.since(self._published)
 
     def fresh_directory(self, name: str) -> Path:
         """Return the path of a directory below the work directory that does not exist yet."""
         return self._work_directory / f"{name}-{next(self._numbers)}"
 
     async def restore(self, snapshot: Snapshot | None) -> Restored | Damaged:
-        """Drop the state and build it from the snapshot's verified files in a fresh directory; None: start empty."""
-        self._corpus = None
+        """Drop the state and build it from the snapshot's verified files in a fresh directory; None: start empty.
+
+        Raises Unavailable where the store gives no answer or the local disk takes no files.
+        """
+        self.forget()
         directory = self.fresh_directory("table")
-        directory.mkdir(parents=True, mode=0o700)
-        if snapshot is not None:
-            answer = await download_snapshot(self._store, self._layout, snapshot, directory)
-            if isinstance(answer, Damaged):
-                await asyncio.to_thread(shutil.rmtree, directory)
-                return answer
-        try:
-            self._corpus = await Corpus.open(directory, exact_bytes=self._exact_bytes)
-        except CorruptData as error:
-            return Damaged(error.message)
+        with local_disk():
+            directory.mkdir(parents=True, mode=0o700)
+            answer = await self._open(snapshot, directory)
+        if isinstance(answer, Damaged):
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+            return answer
+        self._corpus = answer
         await asyncio.to_thread(release_unused)
-        self.log_bytes = 0
-        self._positions = {snapshot.sequence: snapshot.position} if snapshot is not None else {}
+        self._applied = self._published = Lag()
+        self._places = {snapshot.sequence: Place(snapshot.position, Lag())} if snapshot is not None else {}
+        self.embedding_ids = set()
         return Restored()
 
     async def apply(self, record: Record, position: Position) -> None:
         """Apply one committed record, whole. Raises CorruptData if that cannot be done: the state must be rebuilt."""
         operations = await self._operations(record)
         await self.corpus.apply(record.sequence, operations)
-        self.log_bytes += len(record.payload)
-        self._positions[record.sequence] = position
+        if record.kind is not Kind.BARRIER:
+            self._applied = Lag(self._applied.records + 1, self._applied.log_bytes + len(record.payload))
+        if self.corpus.dimension is None:
+            self._places.clear()  # nothing can be flushed before the first document, and then only from there on
+        self._places[record.sequence] = Place(position, self._applied)
         if record.embedding_id != NO_EMBEDDING:
             self.embedding_ids.add(record.embedding_id)
+        self.arrivals.moved(record.sequence)
 
-    def position_of(self, sequence: int) -> Position:
+    def place_of(self, sequence: int) -> Place:
         """Return the place of the record that a flush ended with; places before it are forgotten."""
-        position = self._positions[sequence]
-        self._positions = {known: place for known, place in self._positions.items() if known >= sequence}
-        return position
+        self._places = {known: place for known, place in self._places.items() if known >= sequence}
+        return self._places[sequence]
+
+    def published(self, place: Place) -> None:
+        """Count the lag from `place` on: a snapshot that ends there is published."""
+        self._published = place.applied
 
     def forget(self) -> None:
         """Let go of the corpus: its memory, and the table's version once no search uses it."""
         self._corpus = None
+        self._expected = None
+        self.arrivals.abandon()
 
     def expect(self, encoded: bytes, operations: Sequence[StoredOperation]) -> None:
         """Announce the batch about to be committed, so that its own payload is not decoded again."""
         self._expected = (encoded, operations)
+
+    async def _open(self, snapshot: Snapshot | None, directory: Path) -> Corpus | Damaged:
+        if snapshot is not None:
+            answer = await download_snapshot(self._store, self._layout, snapshot, directory)
+            if isinstance(answer, Damaged):
+                return answer
+        try:
+            return await Corpus.open(directory, exact_bytes=self._exact_bytes)
+        except CorruptData as error:
+            return Damaged(error.message)
 
     async def _operations(self, record: Record) -> Sequence[StoredOperation]:
         expected, self._expected = self._expected, None
@@ -98,28 +148,59 @@ class LocalState:
 
 
 class Journal:
-    """The log as the committer sees it: append one batch, know where it stands."""
+    """The log as committer and snapshots see it: append one batch, publish a snapshot, know where both stand."""
 
-    def __init__(self, replica: Replica, writer: Writer, store: ObjectStore, state: LocalState) -> None:
-        self.replica = replica
+    def __init__(self, writer: Writer, store: ObjectStore, state: LocalState) -> None:
         self.writer = writer
         self._store = store
         self._state = state
         self.embedding_id = NO_EMBEDDING
-        self.records = 0  # appended since the last published snapshot
 
     @property
     def sequence(self) -> int:
         """Sequence of the last committed record."""
         return self.writer.position.sequence
 
+    @property
+    def snapshot_sequence(self) -> int:
+        """Sequence of the newest published snapshot, 0 before the first."""
+        return self.writer.manifest.newest_sequence
+
     async def append(self, encoded: bytes, operations: Sequence[StoredOperation]) -> int:
-        """Return the sequence under which the batch is durable and applied. Raises as `Writer.append` does."""
+        """Return the sequence under which the batch is durable and applied.
+
+        Raises Unavailable only if certainly nothing was stored and this writer goes on; any other failure ends it:
+        OutcomeUnknown, Superseded, CorruptData.
+        """
         self._state.expect(encoded, operations)
-        prefetch = asyncio.ensure_future(self._state.corpus.prefetch(operations))
+        prefetch = asyncio.ensure_future(self._prefetch(operations))
         try:
             committed = await run(self.writer.append(encoded, embedding_id=self.embedding_id), self._store, self._state)
+        except OutcomeUnknown:
+            raise
+        except Unavailable as error:
+            if self.writer.stopped is not None:  # it is in the log, and applying it failed
+                raise OutcomeUnknown(f"the record was not applied: {error.message}; repeat the write") from error
+            raise
         finally:
             await prefetch
-        self.records += 1
         return committed.sequence
+
+    async def confirm(self) -> int:
+        """Return the last committed sequence, having made sure that it is the log's. Raises Superseded, Unavailable."""
+        await run(self.writer.confirm(), self._store, self._state)
+        return self.sequence
+
+    async def publish(self, files: tuple[LocalFile, ...], place: Place) -> None:
+        """Publish the files of a table flushed at `place`. Raises as `Writer.publish_snapshot` does."""
+        steps = self.writer.publish_snapshot(files, place.position, token=secrets.token_hex(16))
+        await run(steps, self._store, self._state)
+
+    async def collect(self) -> int:
+        """Delete what no kept snapshot needs; return how many objects. Raises Unavailable; may be repeated."""
+        return await run(self.writer.collect(), self._store, self._state)
+
+    async def _prefetch(self, operations: Sequence[StoredOperation]) -> None:
+        """Look up early what applying will read; if that fails, applying tries it again and its failure is the one that counts."""
+        with suppress(Unavailable, CorruptData):
+            await self._state.corpus.prefetch(operations)

@@ -13,10 +13,9 @@ from pathlib import Path
 from groundplane.process.clock import SystemClock
 from groundplane.process.logs import Log, configure_logs
 from groundplane.process.server import run_program, serve
-from groundplane.process.settings import read_settings
 from groundplane.tokens import VerifyingKeys
 from groundplane.wire.names import parse_incarnation
-from groundplane_shard.settings import ShardSettings
+from groundplane_shard.settings import read_shard_settings
 
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _SWITCH_SECONDS = 0.001
@@ -29,7 +28,7 @@ def main() -> None:
 
 def start(environment: Mapping[str, str]) -> None:
     """Serve the corpus that `environment` names. Raises InvalidInput for faulty settings."""
-    settings = read_settings(ShardSettings, environment)
+    settings = read_shard_settings(environment)
     parse_incarnation(settings.incarnation)
     keys = VerifyingKeys.load(Path(settings.keys_directory))
     configure_logs(settings.log_level)

@@ -57,6 +57,7 @@ class ShardProblemHandler:
                     error.status_code,
                     ShardProblem(kind="invalid_input", code="http_error", message=str(error.detail)),
                 )
+                headers = dict(error.headers or {})
             case _:
                 self._log.exception("request_failed", method=request.method, route=route_of(request))
                 status, problem = (

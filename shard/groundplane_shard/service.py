@@ -1,17 +1,23 @@
 """The shard as its routes see it: opening, serving, and what ends it.
 
-starting → restoring → ready ─┬→ restoring    the writer's outcome is unknown, or its state must be rebuilt
-                              └→ superseded   another process took over: never ready again; the process stays up
-                                              so that its probe says so, and whoever runs it replaces it
+starting → checking_store → restoring → taking_over → ready
+    ready → checking_store    the writer's outcome is unknown, or its state must be rebuilt
+    any   → superseded        another process took over: never ready again; the process stays up so that its probe says
+                              so, and whoever runs it replaces it
+
+A failure that opening again may mend is tried again with growing pauses; meanwhile the answer to every request names
+the step and what failed last. A bug ends the process: whoever runs it starts it afresh.
 """
 
 import asyncio
 import secrets
-import shutil
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
+from traceback import format_exception
 
+import msgspec
 from starlette.applications import Starlette
 
 from groundplane.errors import CorruptData, GroundplaneError, Superseded, Unavailable
@@ -27,6 +33,8 @@ from groundplane.wire.internal import (
     WriteRequest,
     WriteResult,
 )
+from groundplane_shard.disk import empty
+from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Replica
 from groundplane_shard.memory import forget_loaded_modules
@@ -36,6 +44,28 @@ from groundplane_shard.stores import ObjectStore, check_conditions, run
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
+
+
+class Unready(msgspec.Struct, frozen=True):
+    """Why this shard does not answer: `detail` for its probe, `message` for people."""
+
+    detail: str
+    message: str
+
+    def error(self) -> Unavailable:
+        """Return a new error, since one that is raised again and again keeps every caller's frames."""
+        message = f"this shard is not ready: {self.message}; repeat later"
+        return Unavailable(message, code="not_ready", detail=self.detail, retry_after_seconds=1)
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What ended a writer or its opening. Not the error itself: its frames would keep the whole state alive."""
+
+    code: str
+    message: str
+    is_superseded: bool
+    is_corrupt: bool
+    has_served: bool
 
 
 class Shard:
@@ -50,27 +80,27 @@ class Shard:
         self._state = state
         self._work_directory = work_directory
         self._serving: Serving | None = None
-        self._unready = Unavailable("this shard is starting: repeat later", code="not_ready", detail="starting")
+        self._unready = Unready("starting", "it is starting")
+        self._ended: Ending | None = None  # why the try before this one ended
         self._clock: Clock = parts.clock
         self._metrics: ShardMetrics = parts.metrics
         self._log = Log("shard")
-        self._has_served = False
 
     @property
     def unready_detail(self) -> str | None:
         """Return why this shard is not ready, None while it is."""
-        return None if self._serving is not None else self._unready.detail or self._unready.code
+        return None if self._serving is not None else self._unready.detail
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Open and serve in the background; at the end publish what no snapshot holds yet."""
         task = asyncio.create_task(self._run())
+        task.add_done_callback(_stop_on_bug)
         try:
             yield
         finally:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """Return candidates with both scores complete. Raises Unavailable, InvalidInput."""
@@ -94,94 +124,118 @@ class Shard:
 
     async def snapshot(self) -> ShardStatus:
         """Publish a snapshot of all that is committed and return the status after it."""
-        serving = self._ready()
-        await serving.snapshots.publish(self._clock)
-        return serving.status()
+        return await self._ready().snapshot()
 
     def status(self) -> ShardStatus:
-        """Return what this shard holds. Raises Unavailable while it is not ready."""
+        """Return what this shard holds. Raises Unavailable, which says why, while it is not ready."""
         return self._ready().status()
+
+    def observe(self) -> None:
+        """Set the gauges to what is so now; while nothing is served they stay as they were."""
+        if self._serving is not None:
+            self._serving.observe()
 
     def _ready(self, incarnation: str | None = None) -> Serving:
         if incarnation is not None:
             self._parts.check_incarnation(incarnation)
         if self._serving is None:
-            raise self._unready
+            raise self._unready.error()
         return self._serving
 
     async def _run(self) -> None:
         """Open and serve, again after whatever can be mended by opening again, until cancelled or superseded."""
         attempt = 0
         while True:
-            try:
-                await self._open_and_serve()
-            except Superseded as error:
-                self._stay_unready(error)
-                self._log.error("superseded", message=error.message)
+            ended = self._ended = await self._open_and_serve()
+            if ended.is_superseded:
+                self._log.error("superseded", message=ended.message)
                 return
-            except GroundplaneError as error:
-                self._stay_unready(error)
-                attempt = 1 if self._has_served else attempt + 1
-                self._has_served = False
-                pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempt, 10))
-                level = self._log.error if isinstance(error, CorruptData) else self._log.warning
-                level("shard_opens_again", code=error.code, message=error.message, pause_seconds=pause)
-                await self._clock.sleep(pause)
+            attempt = 1 if ended.has_served else attempt + 1
+            pause = min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempt, 10))
+            log = self._log.error if ended.is_corrupt else self._log.warning
+            log("shard_opens_again", code=ended.code, message=ended.message, pause_seconds=pause)
+            await self._clock.sleep(pause)
 
-    def _stay_unready(self, error: GroundplaneError) -> None:
-        self._unready = Unavailable(
-            f"this shard is not ready: {error.message}", code="not_ready", detail=error.code, retry_after_seconds=2
-        )
-
-    async def _open_and_serve(self) -> None:
-        started = self._clock.monotonic()
-        self._unready = Unavailable(
-            "this shard is restoring: repeat later", code="not_ready", detail="restoring", retry_after_seconds=1
-        )
-        await asyncio.to_thread(_empty, self._work_directory)
+    async def _open_and_serve(self) -> Ending:
+        """Return what ended the writer, or kept it from its work."""
+        has_served = False
         try:
-            layout = self._parts.layout
-            await check_conditions(self._store, layout.prefix, token=secrets.token_hex(16))
-            await run(self._replica.open(), self._store, self._state)
-            writer = await run(self._replica.take_over(), self._store, self._state)
-            serving = Serving(self._parts, self._replica, writer, self._store, self._state)
-            self._log.info(
-                "shard_ready",
-                seconds=round(self._clock.monotonic() - started, 3),
-                epoch=writer.epoch,
-                sequence=writer.position.sequence,
-                snapshot_sequence=writer.manifest.newest_sequence,
-                documents=serving.corpus.view().totals.documents,
+            serving = await self._open()
+            has_served = True
+            try:
+                await self._serve(serving)
+            except asyncio.CancelledError:
+                await self._publish_at_stop(serving)
+                raise
+        except GroundplaneError as error:
+            self._unready = Unready(error.code, error.message)
+            return Ending(
+                error.code, error.message, isinstance(error, Superseded), isinstance(error, CorruptData), has_served
             )
-            await self._serve(serving)
         finally:
             self._state.forget()
+        raise RuntimeError("a writer ended without an error")
+
+    async def _open(self) -> Serving:
+        """Become the writer. Raises Superseded, Unavailable or CorruptData; wrong settings are found before it contends."""
+        started = self._clock.monotonic()
+        layout, analyser_id = self._parts.layout, self._parts.analyser.id
+        self._enter("checking_store")
+        await asyncio.to_thread(empty, self._work_directory)
+        await check_conditions(self._store, layout.prefix, token=secrets.token_hex(16))
+        self._enter("restoring")
+        await run(self._replica.open(), self._store, self._state)
+        check_analyser(self._replica.manifest, analyser_id)
+        check_log(self._state.embedding_ids, stored_embedding(self._replica.manifest))
+        self._enter("taking_over")
+        writer = await run(self._replica.take_over(), self._store, self._state)
+        serving = Serving(self._parts, writer, self._store, self._state)
+        self._log.info(
+            "shard_ready",
+            seconds=round(self._clock.monotonic() - started, 3),
+            epoch=writer.epoch,
+            sequence=writer.position.sequence,
+            snapshot_sequence=writer.manifest.newest_sequence,
+            documents=serving.corpus.view().totals.documents,
+        )
+        return serving
 
     async def _serve(self, serving: Serving) -> None:
+        """Serve until an error or the end of the process; then answer nobody any more, and only after that tidy up."""
         forget_loaded_modules()
-        self._serving = serving
-        self._has_served = True
+        self._serving, self._ended = serving, None
         self._metrics.ready.set(1)
+        self._unready = Unready("stopping", "it is stopping")
         try:
             await serving.run()
-        except asyncio.CancelledError:
-            await self._publish_at_stop(serving)
+        except GroundplaneError as error:
+            self._unready = Unready(error.code, error.message)
             raise
         finally:
             self._serving = None
             self._metrics.ready.set(0)
+            await serving.close()
 
     async def _publish_at_stop(self, serving: Serving) -> None:
+        """Publish what no snapshot holds yet, so that the next start is quick."""
         try:
-            sequence = await serving.snapshots.publish(self._clock)
+            await serving.snapshots.publish()
         except GroundplaneError as error:
             self._log.warning("snapshot_at_stop_failed", code=error.code, message=error.message)
         else:
-            self._log.info("shard_stopped", sequence=sequence)
+            self._log.info("shard_stopped", sequence=serving.corpus.view().sequence)
+
+    def _enter(self, step: str) -> None:
+        """Say which step of opening is under way, and what failed before."""
+        detail, message = step, f"it is {step.replace('_', ' ')}"
+        if self._ended is not None:
+            detail, message = f"{detail} after {self._ended.code}", f"{message}, after: {self._ended.message}"
+        self._unready = Unready(detail, message)
 
 
-def _empty(directory: Path) -> None:
-    """Make `directory` exist, empty and private: nothing local is trusted across starts."""
-    if directory.exists():
-        shutil.rmtree(directory)
-    directory.mkdir(parents=True, mode=0o700)
+def _stop_on_bug(task: asyncio.Task[None]) -> None:
+    """End the process in order if the shard's task ended by a bug: it would stay unready for ever, and nobody would know."""
+    if task.cancelled() or (bug := task.exception()) is None:
+        return
+    Log("shard").error("shard_failed", bug=type(bug).__name__, traceback="".join(format_exception(bug)))
+    signal.raise_signal(signal.SIGTERM)

@@ -1,25 +1,21 @@
 """One opened writer at work: requests in, the committer and the snapshots beside them.
 
-A request is checked against what this corpus is (incarnation, analyser, embedding identity) before it costs anything.
-Preparing many chunks yields to other requests, or goes to a thread, so that the event loop is never held for long.
+A request is checked against what this corpus is (incarnation, analyser, embedding identity) before it costs anything. It
+sees one corpus from its start to its end: a request that outlives this writer never meets the state of the next one.
 """
 
 import asyncio
-import heapq
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from itertools import count
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
 
 from groundplane.analysis import Analyser
-from groundplane.errors import CorruptData, InvalidInput, Unavailable
+from groundplane.errors import InvalidInput, Superseded, Unavailable
 from groundplane.process.clock import Clock
-from groundplane.process.logs import Log
 from groundplane.wire.internal import (
     DocumentPage,
     EmbeddingIdentity,
-    Operation,
     ReplaceDocument,
     SearchAnswer,
     SearchRequest,
@@ -31,17 +27,15 @@ from groundplane.wire.internal import (
 )
 from groundplane_shard.committer import Acknowledged, Committer, WriteLimits
 from groundplane_shard.corpus import Corpus
+from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import Journal, LocalState
-from groundplane_shard.log import Layout, Replica, Writer
+from groundplane_shard.log import Layout, Writer
 from groundplane_shard.metrics import ShardMetrics
-from groundplane_shard.rows import StoredOperation, prepare_operation
+from groundplane_shard.preparing import prepare_all
 from groundplane_shard.search import Found
 from groundplane_shard.snapshots import SnapshotPolicy, Snapshots
 from groundplane_shard.stores import ObjectStore, run
 from groundplane_shard.view import View
-
-_CHUNKS_OF_A_THREAD = 64
-_HELD_SECONDS = 0.0005
 
 
 class ServingParts(msgspec.Struct, frozen=True):
@@ -66,41 +60,39 @@ class ServingParts(msgspec.Struct, frozen=True):
 class Serving:
     """The routes' work while this process is the writer."""
 
-    def __init__(
-        self, parts: ServingParts, replica: Replica, writer: Writer, store: ObjectStore, state: LocalState
-    ) -> None:
+    def __init__(self, parts: ServingParts, writer: Writer, store: ObjectStore, state: LocalState) -> None:
+        """Take on what MANIFEST fixes. Raises Unavailable (another analyser), CorruptData (vectors of another embedding)."""
         self._parts = parts
         self._incarnation = parts.layout.incarnation
         self._store = store
         self._state = state
         self._writer = writer
-        self._journal = Journal(replica, writer, store, state)
-        self._committer = Committer(self._journal, state.corpus, parts.write_limits, parts.metrics, parts.clock)
-        self.snapshots = Snapshots(self._journal, state, store, parts.snapshot_policy)
+        self.corpus: Corpus = state.corpus
+        self._journal = Journal(writer, store, state)
+        self._committer = Committer(self._journal, self.corpus, parts.write_limits, parts.metrics, parts.clock)
+        self.snapshots = Snapshots(self._journal, state, parts.snapshot_policy, parts.clock, parts.metrics)
         self._searches = 0
         self._embedding: EmbeddingIdentity | None = None
         self._identity_change = asyncio.Lock()
-        self._arrivals = Arrivals()
-        self._check_manifest()
-
-    @property
-    def corpus(self) -> Corpus:
-        """The searchable state."""
-        return self._state.corpus
+        self._superseded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        check_analyser(writer.manifest, parts.analyser.id)
+        self._take_on_embedding()
+        check_log(state.embedding_ids, self._embedding)
 
     async def run(self) -> None:
-        """Commit and snapshot until an error ends this writer, and raise it. Cancelled, it first finishes what is under way."""
-        committing = asyncio.create_task(self._committer.run())
-        snapshots = asyncio.create_task(self.snapshots.keep(self._parts.clock, self._parts.metrics, Log("snapshots")))
-        try:
-            done, _ = await asyncio.wait((committing, snapshots), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            async with self.snapshots.paused(), self._committer.exclusive():
-                committing.cancel()
-                snapshots.cancel()
-            await asyncio.wait((committing, snapshots))
-        for task in done:
-            task.result()
+        """Commit and snapshot until an error ends this writer, and raise it. `close` follows, whatever ended it."""
+        self._tasks = (asyncio.create_task(self._committer.run()), asyncio.create_task(self.snapshots.keep()))
+        ended, _ = await asyncio.wait((*self._tasks, self._superseded), return_when=asyncio.FIRST_COMPLETED)
+        for each in ended:
+            each.result()
+
+    async def close(self) -> None:
+        """Finish the commit, the flush and the snapshot under way, and begin no other."""
+        async with self.snapshots.paused(), self._committer.exclusive():
+            for task in self._tasks:
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """Return candidates and statistics as of the newest applied record, or of `min_sequence` at least."""
@@ -122,7 +114,7 @@ class Serving:
         seconds = request.deadline_ms / 1_000
         try:
             async with asyncio.timeout(seconds):
-                await self._arrivals.reach(request.min_sequence, self.corpus)
+                await self._state.arrivals.reach(request.min_sequence, self.corpus)
                 view = self.corpus.view()
                 return view, await self.corpus.search(view, request)
         except TimeoutError as error:
@@ -139,13 +131,17 @@ class Serving:
     async def write(self, request: WriteRequest) -> WriteResult:
         """Return once all of `request` is durable, applied and visible."""
         self._check_analyser(request.analyser)
+        self._committer.check_room()
         if any(isinstance(operation, ReplaceDocument) for operation in request.operations):
             await self._fix_identity(request)
-        operations = await self._prepare(request.operations)
-        done = await self._committer.submit(operations)
-        self._arrivals.moved(self.corpus.view().sequence)
-        self._observe()
-        return self._write_result(done)
+        operations = await prepare_all(request.operations, self._parts.analyser, self._embedding, self._parts.clock)
+        return self._write_result(await self._committer.submit(operations))
+
+    async def snapshot(self) -> ShardStatus:
+        """Publish what no snapshot holds yet and return the status after it. Raises as `Snapshots.publish` does."""
+        with self._noticing_the_end():
+            await self.snapshots.publish()
+        return self.status()
 
     async def documents(self, after: str, limit: int) -> DocumentPage:
         """Return one page of the documents, by id."""
@@ -207,10 +203,20 @@ class Serving:
             analyser=self._parts.analyser.id,
             embedding=self._embedding,
             engine=corpus.engine,
-            snapshot_sequence=self.snapshots.snapshot_sequence or None,
+            snapshot_sequence=self._journal.snapshot_sequence or None,
             snapshot_time=self.snapshots.last_success,
             key_ids=self._parts.key_ids,
         )
+
+    def observe(self) -> None:
+        """Set the gauges to what is so now."""
+        metrics, view, lag = self._parts.metrics, self.corpus.view(), self._state.lag
+        metrics.documents.set(view.totals.documents)
+        metrics.chunks.set(view.totals.chunks)
+        metrics.sequence.set(view.sequence)
+        metrics.memtable_bytes.set(self.corpus.memtable_bytes)
+        metrics.log_lag_bytes.set(lag.log_bytes)
+        metrics.log_lag_records.set(lag.records)
 
     def _write_result(self, done: Acknowledged) -> WriteResult:
         return WriteResult(
@@ -231,60 +237,45 @@ class Serving:
             message = f"vectors of embedding {embedding_id}: expected {known.id}, with which this corpus was written"
             raise InvalidInput(message, code="embedding_mismatch", field="embedding_id", status=409)
 
-    def _check_manifest(self) -> None:
-        """Take on what MANIFEST fixes; refuse to serve a corpus of another analyser, or a log of another embedding."""
-        analyser_id, known = self._writer.manifest.analyser_id, self._parts.analyser.id
-        if analyser_id not in (None, known):
-            raise Unavailable(
-                f"this corpus was analysed by {analyser_id}: expected {known}; "
-                "set GROUNDPLANE_LANGUAGE to the language it was written with",
-                code="analyser_mismatch",
-            )
-        stored = self._writer.manifest.embeddings
-        if stored:
-            self._take_on(msgspec.convert(stored[-1], EmbeddingIdentity))
-        foreign = self._state.embedding_ids - {self._journal.embedding_id}
-        if foreign:
-            raise CorruptData(
-                f"log names embedding {min(foreign).hex()}: expected {self._journal.embedding_id.hex()}, as MANIFEST says; "
-                "restore a snapshot"
-            )
-
-    def _take_on(self, embedding: EmbeddingIdentity) -> None:
-        self._embedding = embedding
-        self._journal.embedding_id = bytes.fromhex(embedding.id)
+    def _take_on_embedding(self) -> None:
+        """Take on the identity that MANIFEST has by now, if it has one."""
+        embedding = stored_embedding(self._writer.manifest)
+        if embedding is None or embedding == self._embedding:
+            return
         self.corpus.fix_dimension(embedding.dimension)
+        self._journal.embedding_id = bytes.fromhex(embedding.id)
+        self._embedding = embedding
 
     async def _fix_identity(self, request: WriteRequest) -> None:
-        """Let the first write fix the embedding identity and the analyser in MANIFEST."""
+        """Let the first write fix the analyser and the embedding identity in MANIFEST; what stands there already wins."""
+        if self._embedding is None:
+            async with self._identity_change:
+                if self._embedding is None:
+                    await self._register(request)
         self._check_embedding(request.embedding_id)
-        async with self._identity_change:
-            if self._embedding is not None:
-                self._check_embedding(request.embedding_id)
-                return
-            if request.embedding is None or request.embedding.id != request.embedding_id:
-                message = "this corpus has no embedding identity yet: repeat the write with `embedding` filled in"
-                raise InvalidInput(message, code="embedding_unknown", field="embedding", status=409)
-            stored = msgspec.to_builtins(request.embedding)
-            await run(self._writer.register_analyser(self._parts.analyser.id), self._store, self._state)
-            await run(self._writer.register_embedding(stored), self._store, self._state)
-            self._take_on(request.embedding)
 
-    async def _prepare(self, operations: Sequence[Operation]) -> list[StoredOperation]:
-        dimension = self._embedding.dimension if self._embedding is not None else 0
-        embedding_id = self._embedding.id if self._embedding is not None else ""
-        prepared: list[StoredOperation] = []
-        started = self._parts.clock.monotonic()
-        for operation in operations:
-            arguments = (operation, self._parts.analyser, dimension, embedding_id)
-            if isinstance(operation, ReplaceDocument) and len(operation.chunks) > _CHUNKS_OF_A_THREAD:
-                prepared.append(await asyncio.to_thread(prepare_operation, *arguments))
-            else:
-                prepared.append(prepare_operation(*arguments))
-            if self._parts.clock.monotonic() - started > _HELD_SECONDS:
-                await asyncio.sleep(0)
-                started = self._parts.clock.monotonic()
-        return prepared
+    async def _register(self, request: WriteRequest) -> None:
+        embedding = request.embedding
+        if embedding is None or embedding.id != request.embedding_id:
+            message = "this corpus has no embedding identity yet: repeat the write with `embedding` filled in"
+            raise InvalidInput(message, code="embedding_unknown", field="embedding", status=409)
+        try:
+            with self._noticing_the_end():
+                await run(self._writer.register_analyser(self._parts.analyser.id), self._store, self._state)
+                await run(self._writer.register_embedding(msgspec.to_builtins(embedding)), self._store, self._state)
+        finally:
+            self._take_on_embedding()  # an earlier try may have been stored although its answer was lost
+
+    @contextmanager
+    def _noticing_the_end(self) -> Iterator[None]:
+        """End this writer too if a request's own work finds that another process took over."""
+        try:
+            yield
+        except Superseded as error:
+            if not self._superseded.done():
+                self._superseded.set_exception(error)
+                self._superseded.exception()  # read it: `run` may have ended before
+            raise
 
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:
@@ -298,36 +289,3 @@ class Serving:
             yield
         finally:
             self._searches -= 1
-
-    def _observe(self) -> None:
-        metrics, corpus = self._parts.metrics, self.corpus
-        metrics.documents.set(corpus.view().totals.documents)
-        metrics.chunks.set(corpus.view().totals.chunks)
-        metrics.sequence.set(corpus.view().sequence)
-        metrics.memtable_bytes.set(corpus.memtable_bytes)
-        metrics.log_lag_bytes.set(self._state.log_bytes)
-        metrics.log_lag_records.set(self._journal.sequence - self.snapshots.snapshot_sequence)
-        metrics.last_fsync.set(self._parts.clock.now())
-
-
-class Arrivals:
-    """Searches that wait for a sequence, woken once it is applied."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._numbers = count()
-
-    async def reach(self, sequence: int, corpus: Corpus) -> None:
-        """Return once `corpus` shows `sequence`; the caller bounds the wait."""
-        if corpus.view().sequence >= sequence:
-            return
-        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (sequence, next(self._numbers), arrival))
-        await arrival
-
-    def moved(self, sequence: int) -> None:
-        """Wake every search that waits for `sequence` or less."""
-        while self._waiting and self._waiting[0][0] <= sequence:
-            _, _, arrival = heapq.heappop(self._waiting)
-            if not arrival.done():
-                arrival.set_result(None)

@@ -1,10 +1,13 @@
 """Settings of the shard process, read once from its environment."""
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from groundplane.process.settings import setting
+from groundplane.errors import InvalidInput
+from groundplane.process.settings import read_settings, setting
 
 MIB = 1024 * 1024
 
@@ -75,3 +78,32 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"],
         setting("GROUNDPLANE_LOG_LEVEL", "least severe level that is logged"),
     ] = "info"
+
+
+def read_shard_settings(environment: Mapping[str, str]) -> ShardSettings:
+    """Return the settings of `environment`. Raises InvalidInput that lists every fault, one a line."""
+    settings = read_settings(ShardSettings, environment)
+    faults = list(_faults(settings))
+    if faults:
+        raise InvalidInput("\n".join(faults), code="invalid_settings")
+    return settings
+
+
+def _faults(settings: ShardSettings) -> Iterator[str]:
+    """Yield what is wrong about settings that are right one by one."""
+    work = Path(settings.work_directory).resolve()
+    kept = {
+        "GROUNDPLANE_STORE_DIRECTORY": settings.store_directory,
+        "GROUNDPLANE_KEYS_DIRECTORY": settings.keys_directory,
+    }
+    for variable, directory in kept.items():
+        if Path(directory).resolve().is_relative_to(work):
+            yield (
+                f"GROUNDPLANE_WORK_DIRECTORY={work} holds {variable}={directory}: expected a directory of its own, "
+                "since it is emptied at every start"
+            )
+    if settings.memtable_mib <= settings.flush_mib:
+        yield (
+            f"GROUNDPLANE_MEMTABLE_MIB={settings.memtable_mib}: expected more than GROUNDPLANE_FLUSH_MIB="
+            f"{settings.flush_mib}, or writes are refused before a flush begins"
+        )

@@ -2,30 +2,31 @@
 
 A flush moves the memtable into the table: due at its size, or when a snapshot is. A snapshot is a flush, a hard-link
 copy of the table as flushed, its publication in the store, and the collection of what no kept snapshot needs. Its
-sequence is that of the last record frozen, never the log's head (I8). It is due after so many records or bytes of log,
-or so long after the first change; a corpus that did not change gets none.
+sequence is that of the last record frozen, never the log's head (I8). It is due after so many records or bytes of log
+since the last one, those read at start included, or so long after the first of them; a corpus that did not change gets
+none. Before the first document there is no table, so a corpus of memos alone has its log and nothing else.
 
-A snapshot that fails is tried again at the next occasion: nothing depends on it but the length of the log.
+A flush or snapshot that fails is tried again half a minute later: nothing depends on it but the length of the log and
+the size of the memtable. Errors that end the writer: `Superseded`, and `CorruptData` of the table or of MANIFEST.
 """
 
 import asyncio
 import hashlib
-import secrets
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
-from groundplane.errors import InvalidInput, OutcomeUnknown, Unavailable
+from groundplane.errors import CorruptData, GroundplaneError, InvalidInput, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
-from groundplane_shard.local_state import Journal, LocalState
-from groundplane_shard.log import LocalFile, Position
+from groundplane_shard.disk import local_disk
+from groundplane_shard.local_state import Journal, LocalState, Place
+from groundplane_shard.log import LocalFile
 from groundplane_shard.memory import release_unused
 from groundplane_shard.metrics import ShardMetrics
-from groundplane_shard.stores import ObjectStore, run
 
 CHECK_SECONDS = 0.5
 RETRY_SECONDS = 30.0
@@ -43,38 +44,30 @@ class SnapshotPolicy(msgspec.Struct, frozen=True):
 class Snapshots:
     """The one task that flushes and publishes; `publish` may also be called by the operator's route."""
 
-    def __init__(self, journal: Journal, state: LocalState, store: ObjectStore, policy: SnapshotPolicy) -> None:
+    def __init__(
+        self, journal: Journal, state: LocalState, policy: SnapshotPolicy, clock: Clock, metrics: ShardMetrics
+    ) -> None:
         self._journal = journal
         self._state = state
-        self._store = store
         self._policy = policy
+        self._clock = clock
+        self._metrics = metrics
+        self._log = Log("snapshots")
         self._one_at_a_time = asyncio.Lock()
         self._hashes: dict[tuple[str, int, int, int], str] = {}
         self._dirty_since: float | None = None
-        self.last_success: float | None = None  # seconds since 1970
+        self.last_success: float | None = None  # seconds since 1970; None before the first of this writer
 
-    @property
-    def snapshot_sequence(self) -> int:
-        """Sequence of the newest published snapshot, 0 before the first."""
-        return self._journal.writer.manifest.newest_sequence
-
-    async def keep(self, clock: Clock, metrics: ShardMetrics, log: Log) -> None:
-        """Flush and publish whenever it is due, until cancelled. Raises Superseded, and what a broken flush raises."""
-        not_before = 0.0
+    async def keep(self) -> None:
+        """Flush and publish whenever it is due, until cancelled or an error ends the writer."""
+        publish_from = flush_from = self._clock.monotonic()
         while True:
-            await clock.sleep(CHECK_SECONDS)
-            now = clock.monotonic()
-            if self._snapshot_is_due(now) and now >= not_before:
-                try:
-                    with metrics.flush_seconds.time():
-                        await self.publish(clock)
-                except (Unavailable, OutcomeUnknown) as error:
-                    metrics.snapshot_failures.inc()
-                    log.warning("snapshot_failed", code=error.code, message=error.message)
-                    not_before = now + RETRY_SECONDS
-            elif self._state.corpus.memtable_bytes >= self._policy.flush_bytes:
-                with metrics.flush_seconds.time():
-                    await self.flush()
+            await self._clock.sleep(CHECK_SECONDS)
+            now = self._clock.monotonic()
+            if self._snapshot_is_due(now) and now >= publish_from:
+                publish_from = now if await self._succeeds(self.publish, "snapshot_failed") else now + RETRY_SECONDS
+            elif self._flush_is_due() and now >= flush_from:
+                flush_from = now if await self._succeeds(self.flush, "flush_failed") else now + RETRY_SECONDS
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -83,52 +76,89 @@ class Snapshots:
             yield
 
     async def flush(self) -> None:
-        """Move what is in the memtable now into the table."""
+        """Move what is in the memtable now into the table. Raises Unavailable (tried again), CorruptData."""
         async with self._one_at_a_time:
             await self._flush()
 
-    async def publish(self, clock: Clock) -> int:
-        """Publish a snapshot of everything committed so far and collect; return the newest snapshot's sequence."""
+    async def publish(self) -> None:
+        """Publish a snapshot of everything committed so far, if there is any news, and collect.
+
+        Raises Unavailable (not published, or not known to be), Superseded, CorruptData.
+        """
         async with self._one_at_a_time:
-            if self._journal.sequence <= self.snapshot_sequence:
-                return self.snapshot_sequence
-            self._dirty_since = None
-            records, log_bytes = self._journal.records, self._state.log_bytes
-            position = await self._flush()
-            if position is None or position.sequence <= self.snapshot_sequence:
-                return self.snapshot_sequence
-            directory = self._state.fresh_directory("snapshot")
+            if not self._has_news():
+                return
             try:
-                files = await self._copy(directory)
-                snapshot = self._journal.writer.publish_snapshot(files, position, token=secrets.token_hex(16))
-                await run(snapshot, self._store, self._state)
-            finally:
-                await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
-            self._journal.records -= records
-            self._state.log_bytes -= log_bytes
-            self.last_success = clock.now()
-            await run(self._journal.writer.collect(), self._store, self._state)
-            return position.sequence
+                place = await self._flush()
+                await self._publish(place)
+            except GroundplaneError:
+                self._metrics.snapshot_failures.inc()
+                raise
+            self._succeeded(place)
+            await self._collect()
+
+    async def _succeeds(self, work: Callable[[], Awaitable[None]], failure: str) -> bool:
+        try:
+            await work()
+        except (Unavailable, CorruptData) as error:
+            if isinstance(error, CorruptData) and error.code != "upload_damaged":
+                raise
+            self._log.warning(failure, code=error.code, message=error.message)
+            return False
+        return True
+
+    def _has_news(self) -> bool:
+        return self._state.lag.records > 0 and self._state.corpus.dimension is not None
 
     def _snapshot_is_due(self, now: float) -> bool:
-        if self._journal.sequence <= self.snapshot_sequence or self._journal.records == 0:
+        if not self._has_news():
             self._dirty_since = None
             return False
         self._dirty_since = self._dirty_since if self._dirty_since is not None else now
+        lag = self._state.lag
         return (
-            self._journal.records >= self._policy.records
-            or self._state.log_bytes >= self._policy.log_bytes
+            lag.records >= self._policy.records
+            or lag.log_bytes >= self._policy.log_bytes
             or now - self._dirty_since >= self._policy.seconds
         )
 
-    async def _flush(self) -> Position | None:
-        flushed = await self._state.corpus.flush()
-        await asyncio.to_thread(release_unused)
-        return None if flushed is None else self._state.position_of(flushed)
+    def _flush_is_due(self) -> bool:
+        corpus = self._state.corpus
+        return corpus.dimension is not None and corpus.memtable_bytes >= self._policy.flush_bytes
 
-    async def _copy(self, directory: Path) -> tuple[LocalFile, ...]:
-        await self._state.corpus.copy_to(directory)
-        return await asyncio.to_thread(self._describe, directory)
+    async def _flush(self) -> Place:
+        with self._metrics.flush_seconds.time(), local_disk():
+            flushed = await self._state.corpus.flush()
+        await asyncio.to_thread(release_unused)
+        if flushed is None:
+            raise Unavailable("corpus has no document yet: there is nothing to flush", code="nothing_to_flush")
+        return self._state.place_of(flushed)
+
+    async def _publish(self, place: Place) -> None:
+        directory = self._state.fresh_directory("snapshot")
+        try:
+            with local_disk():
+                await self._state.corpus.copy_to(directory)
+                files = await asyncio.to_thread(self._describe, directory)
+            await self._journal.publish(files, place)
+        except InvalidInput as error:
+            if error.code != "snapshot_not_newer":  # an earlier try was stored although its answer was lost
+                raise
+        finally:
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    def _succeeded(self, place: Place) -> None:
+        self._state.published(place)
+        self._dirty_since = None
+        self.last_success = self._clock.now()
+        self._metrics.last_snapshot.set(self.last_success)
+        self._log.info("snapshot_published", sequence=place.position.sequence)
+
+    async def _collect(self) -> None:
+        try:
+            await self._journal.collect()
+        except Unavailable as error:  # what is left over is collected after the next snapshot
+            self._log.warning("collection_failed", code=error.code, message=error.message)
 
     def _describe(self, directory: Path) -> tuple[LocalFile, ...]:
         """Return every file of `directory`; one whose inode was hashed before is not read again."""
@@ -139,7 +169,7 @@ class Snapshots:
             hashes[identity] = self._hashes.get(identity) or _sha256(source)
             files.append(LocalFile(path=path, source=str(source), size=status.st_size, sha256=hashes[identity]))
         if not files:
-            raise InvalidInput("the table has no files: expected at least one", code="empty_table")
+            raise CorruptData("the table has no files: expected at least one; it is built again", code="empty_table")
         self._hashes = hashes
         return tuple(files)
 

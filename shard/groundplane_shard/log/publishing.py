@@ -143,7 +143,8 @@ def upload(key: str, file: LocalFile) -> Steps[None]:
         raise _not_uploaded(file, reason)
     if not (yield from is_intact(key, file)):
         raise CorruptData(
-            f"object {key} does not verify after its upload: expected {file.size} bytes with sha256 {file.sha256}; publish again"
+            f"object {key} does not verify after its upload: expected {file.size} bytes with sha256 {file.sha256}; publish again",
+            code="upload_damaged",
         )
 
 

@@ -109,6 +109,7 @@ class Writer:
                 f"embedding {embedding['id']!r}: expected {base.embeddings[-1].get('id')!r}, with which this corpus was written; "
                 "reindex the corpus to change it",
                 code="embedding_mismatch",
+                status=409,
             )
 
         return self.cell.change(decide)
@@ -125,9 +126,14 @@ class Writer:
             raise InvalidInput(
                 f"analyser {analyser_id!r}: expected {base.analyser_id!r}, with which this corpus was written; use that one",
                 code="analyser_mismatch",
+                status=409,
             )
 
         return self.cell.change(decide)
+
+    def confirm(self) -> Steps[None]:
+        """Return if no other process has taken over up to now. Raises Superseded, Unavailable."""
+        self._check_ours((yield from self.cell.refresh()))
 
     def collect(self) -> Steps[int]:
         """Delete what no kept snapshot needs; return how many objects. May be cut off and repeated at any point."""
