@@ -26,6 +26,9 @@ from groundplane_shard.search import IndexedLayer, Pool, Query, complete_cosines
 from groundplane_shard.table import Pin
 
 _DEEPER = 4
+_KEYWORD_MARGIN = (
+    2  # LanceDB rounds the lengths in its BM25: one of 50 exact best 20 ranks below 20 there, none below 30
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -83,7 +86,8 @@ class IndexedBase:
         if vector is not None:
             legs.append(self._living(lambda limit: pin.dense(vector, limit, where), query, sequence))
         if query.terms:
-            legs.append(self._living(lambda limit: pin.keywords(query.terms, limit, where), query, sequence))
+            margin = query.window // _KEYWORD_MARGIN
+            legs.append(self._living(lambda limit: pin.keywords(query.terms, limit + margin, where), query, sequence))
         found = await asyncio.gather(*legs)
         rows = {row.key: row for leg in found for row in leg}
         return IndexedLayer([self.frequency(term, sequence) for term in query.terms], _pool(list(rows.values()), query))

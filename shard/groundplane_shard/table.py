@@ -58,7 +58,7 @@ _METADATA_CACHE_BYTES = 64 * 1024 * 1024
 _ROWS_PER_PARTITION = 1_000
 _COMPACTION_ROUNDS = 5
 _PROBED_PARTITIONS = 20
-_REFINED_PER_ROW = 1
+_REFINED_PER_ROW = 2  # of the nearest 20 by 8-bit vectors 97 % are so by exact ones, of the nearest 40 all 20 are found
 _VECTOR_INDEX = "vector_idx"
 _KEEP_ALL = timedelta(days=36_500)
 _KEEP_LATEST = timedelta(milliseconds=1)  # zero makes LanceDB warn
