@@ -1,14 +1,18 @@
-"""Connections that cannot be held by a slow or endless peer.
+"""Connections that cannot be held by a slow or endless peer, and what is said to one too many or one that speaks no HTTP.
 
 uvicorn bounds neither the time nor the size of a request's head, and waits for ever for a peer that does not read. A head that
 is not complete after 10 s or 32 KiB, and an answer that is not taken for 10 s, end the connection. Bodies are bounded where
-they are read; between requests the keep-alive time holds.
+they are read; between requests the keep-alive time holds. Its own refusals are plain text; here they are problem documents.
 """
 
 import asyncio
 from typing import Any
 
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from groundplane.errors import InvalidInput, Unavailable
+from groundplane.process.http import problem_of, problem_response
 
 MAX_HEAD_BYTES = 32 * 1024
 HEAD_SECONDS = 10.0
@@ -20,6 +24,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._served = self.app
+        self._max_connections, self.limit_concurrency = self.limit_concurrency, None
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -51,9 +57,21 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._expect_head()
 
     def on_headers_complete(self) -> None:
-        """The head is here."""
+        """The head is here: serve the request, unless there are too many."""
         self._stop_head_timer()
+        is_full = self._max_connections is not None and len(self.connections) > self._max_connections
+        if is_full:
+            self.logger.warning("too_many_connections")
+        self.app = answer_overloaded if is_full else self._served
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, and end the connection: nobody knows where its next request begins."""
+        problem, _ = problem_of(InvalidInput(msg.rstrip(".").lower(), code="invalid_http"))
+        response = problem_response(problem, {"Connection": "close"})
+        head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
+        self.transport.write(b"HTTP/1.1 400 Bad Request\r\n" + head + b"\r\n" + bytes(response.body))
+        self.transport.close()
 
     def pause_writing(self) -> None:
         """The peer does not read as fast as we write: give it a while."""
@@ -79,3 +97,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+
+async def answer_overloaded(scope: Scope, receive: Receive, send: Send) -> None:
+    """Serve 503 to a connection too many, and end it. An ASGI application."""
+    failure = Unavailable(
+        "too many connections are open: close some, or try again", code="overloaded", detail="overloaded"
+    )
+    problem, headers = problem_of(failure)
+    await problem_response(problem, {**headers, "Connection": "close"})(scope, receive, send)

@@ -1,6 +1,7 @@
 """Raw sockets against the server: slow, endless and two-faced peers are let go."""
 
 import asyncio
+import json
 from contextlib import suppress
 
 import pytest
@@ -24,12 +25,18 @@ async def large(_request: Request) -> Response:
     return Response(b"x" * LARGE)
 
 
+MAX_CONNECTIONS = 3
+
+
 @pytest.fixture
 async def port(monkeypatch):
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     monkeypatch.setattr(connections, "WRITE_SECONDS", 0.2)
     app = Starlette(routes=[Route("/", small, methods=["GET", "POST"]), Route("/large", large)])
-    config = uvicorn.Config(app, port=0, http=BoundedHttpProtocol, log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(
+        app, port=0, http=BoundedHttpProtocol, log_config=None, access_log=False, lifespan="off",
+        limit_concurrency=MAX_CONNECTIONS,
+    )  # fmt: skip
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn offers nothing to wait for
@@ -94,6 +101,32 @@ async def test_a_head_that_is_too_long_is_refused(port):
     await peer.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (MAX_HEAD_BYTES + 10))
 
     assert b"400 Bad Request" in await peer.rest()
+
+
+async def test_what_is_no_http_gets_a_problem_document(port):
+    """One shape of failure for all clients."""
+    peer = await Peer.connect(port)
+    await peer.send(b"HELO x\r\n\r\n")
+    head, _, body = (await peer.rest()).partition(b"\r\n\r\n")
+
+    assert b"content-type: application/problem+json" in head
+    assert (json.loads(body)["status"], json.loads(body)["code"]) == (400, "invalid_http")
+
+
+async def test_a_connection_too_many_is_told_to_come_back_and_the_others_are_kept(port):
+    """A proxy that opens one more must learn why; it must not cost those who were there first."""
+    held = [await Peer.connect(port) for _ in range(MAX_CONNECTIONS)]
+    extra = await Peer.connect(port)
+    await extra.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    head, _, body = (await extra.rest()).partition(b"\r\n\r\n")
+
+    assert b"503 Service Unavailable" in head
+    assert b"retry-after: 1" in head.lower()
+    assert (json.loads(body)["code"], json.loads(body)["status"]) == ("overloaded", 503)
+    await held[0].send(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert b"200 OK" in await held[0].rest()
+    for peer in held[1:]:
+        peer.writer.close()
 
 
 async def test_a_large_body_behind_a_small_head_is_no_long_head(port):
