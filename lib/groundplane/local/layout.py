@@ -13,6 +13,8 @@ Directories are 0700 and files 0600 whatever the umask. A file is replaced whole
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,13 +52,23 @@ class DataDirectory:
 
     def prepare(self) -> None:
         """Make every directory, private to this user. Raises InvalidInput where that cannot be done."""
-        try:
+        with self.named_faults():
             for path in (self.root, self.keys, self.public_keys, self.store, self.work, self.logs):
                 path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
                 path.chmod(_DIRECTORY_MODE)
+
+    @contextmanager
+    def named_faults(self) -> Iterator[None]:
+        """Turn what the file system refuses inside into an InvalidInput that names the file and the cause."""
+        try:
+            yield
         except OSError as error:
+            name = Path(error.filename2 or error.filename or self.root)
+            what = name.relative_to(self.root) if name != self.root and name.is_relative_to(self.root) else None
             raise InvalidInput(
-                f"data directory {self.root} cannot be used: {error.strerror}: choose another with --data"
+                f"data directory {self.root} cannot be used: {f'{what}: ' if what else ''}{error.strerror}: "
+                "mend that, or choose another with --data",
+                code="data_directory_unusable",
             ) from error
 
     def log_of(self, process: str) -> Path:

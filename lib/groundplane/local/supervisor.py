@@ -22,6 +22,7 @@ from groundplane.process.clock import Clock
 
 USAGE_EXIT_CODE = 2
 SUPERSEDED = "superseded"
+COULD_NOT_START = 126  # as shells say it
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,14 +129,17 @@ class Supervisor:
         pause, deaths = self._patience.first_pause_seconds, 0
         while True:
             began = self._clock.monotonic()
-            exit_code = await self._run_once(program)
+            try:
+                exit_code = await self._run_once(program)
+                words = last_words(self._data.log_of(program.name))
+            except OSError as error:  # no memory, no descriptor, no log file: as if it had died, since that may pass
+                exit_code, words = COULD_NOT_START, f"cannot be started: {error.strerror}"
             if self._stopping.is_set():
                 return
             deaths += 1
-            self._give_up_if_hopeless(program.name, exit_code, deaths)
+            self._give_up_if_hopeless(program.name, exit_code, deaths, words)
             if self._clock.monotonic() - began > self._patience.healthy_seconds:
                 pause = self._patience.first_pause_seconds
-            words = last_words(self._data.log_of(program.name))
             self._report(Died(name=program.name, exit_code=exit_code, delay_seconds=pause, last_words=words))
             await self._clock.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause_seconds)
@@ -152,14 +156,14 @@ class Supervisor:
         finally:
             watcher.cancel()
 
-    def _give_up_if_hopeless(self, name: str, exit_code: int, deaths: int) -> None:
+    def _give_up_if_hopeless(self, name: str, exit_code: int, deaths: int, words: str) -> None:
         if self._ready[name].is_set():
             return
         log = self._data.log_of(name)
         if exit_code == USAGE_EXIT_CODE:
             raise Unavailable(f"{name} refuses its settings: {refusal(log)}", code="settings_refused")
         if deaths >= self._patience.early_deaths:
-            text = f"{name} ended {deaths} times before it was ready: {last_words(log) or 'without a word'}; see {log}"
+            text = f"{name} ended {deaths} times before it was ready: {words or 'without a word'}; see {log}"
             raise Unavailable(text, code="start_failed")
 
     async def _watch(self, program: Program, child: Child, began: float) -> None:

@@ -1,7 +1,7 @@
 """Bringing one installation up: files first, then shards, then the router."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -28,7 +28,8 @@ def hold_data_directory(root: DataDirectory) -> Iterator[None]:
         try:
             yield
         finally:
-            root.running.unlink(missing_ok=True)
+            with suppress(OSError):  # a disk that failed meanwhile must not hide what ended us
+                root.running.unlink()
 
 
 def prepare_system(
@@ -38,13 +39,15 @@ def prepare_system(
 
     `settings` are the router's environment variables beyond its addresses and keys. Raises InvalidInput.
     """
-    prepare_keys(data)
     keys = [corpus.spec.corpus_key for corpus in corpora]
-    incarnations = prepare_incarnations(data, keys)
+    with data.named_faults():
+        prepare_keys(data)
+        incarnations = prepare_incarnations(data, keys)
     router_port = claim_port(port)
     active = sum(not corpus.spec.suspended for corpus in corpora)
     placements = place_corpora(corpora, incarnations, free_ports(active))
-    write_private(data.directory, msgspec.json.encode(plan_directory(placements)))
+    with data.named_faults():
+        write_private(data.directory, msgspec.json.encode(plan_directory(placements)))
     return System(
         shards=tuple(plan_shard(placement, data) for placement in placements if placement.port is not None),
         router=plan_router(data, router_port, **settings),
@@ -52,5 +55,6 @@ def prepare_system(
 
 
 def announce(data: DataDirectory, running: Running) -> None:
-    """Write where the router answers, for the other commands."""
-    write_private(data.running, msgspec.json.encode(running))
+    """Write where the router answers, for the other commands. Raises InvalidInput."""
+    with data.named_faults():
+        write_private(data.running, msgspec.json.encode(running))

@@ -1,5 +1,6 @@
 """The data directory is private, and what is made once stays."""
 
+import errno
 import os
 import socket
 import stat
@@ -14,7 +15,7 @@ from groundplane.local.identity import prepare_incarnations, prepare_keys
 from groundplane.local.layout import DataDirectory, Running, write_private
 from groundplane.local.lock import hold_lock
 from groundplane.local.ports import claim_port, free_ports
-from groundplane.local.system import announce, hold_data_directory
+from groundplane.local.system import announce, hold_data_directory, prepare_system
 from groundplane.tokens import SigningKey, VerifyingKeys, load_public_key, verify_caller
 from groundplane.wire.names import CorpusKey
 
@@ -129,3 +130,29 @@ def test_a_port_in_use_is_refused_with_what_to_do():
 def test_free_ports_are_different():
     """Two shards cannot share one."""
     assert len(set(free_ports(20))) == 20
+
+
+@pytest.mark.parametrize("name", ["incarnations.json", "directory.json", "keys/caller-public.pem"])
+def test_a_file_that_cannot_be_used_is_named(data, name):
+    """Read-only, full, or a directory in its place: a sentence for whoever has to mend it, no traceback."""
+    (data.root / name).mkdir()
+
+    with pytest.raises(InvalidInput, match=f"{data.root} cannot be used: {name}: Is a directory"):
+        prepare_system(data, [], 0, {})
+
+
+def test_a_disk_that_is_full_is_named(data):
+    """The commonest fault of all."""
+    with (
+        pytest.raises(InvalidInput, match=r"cannot be used: keys/caller\.pem: No space left on device"),
+        data.named_faults(),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(data.caller_key))
+
+
+def test_a_lock_that_cannot_be_made_is_no_other_up(data):
+    """ "In use" would send the user looking for a process that does not exist."""
+    data.lock.mkdir()
+
+    with pytest.raises(InvalidInput, match=r"up\.lock cannot be held: Is a directory"), hold_lock(data.lock):
+        pass

@@ -121,6 +121,30 @@ async def test_a_program_that_never_gets_ready_is_given_up(bench):
     assert len(bench.of(Died)) == 4
 
 
+async def test_a_program_that_cannot_be_started_again_at_once_is_tried_until_it_can(bench):
+    """A full disk or no memory for a moment must not leave a corpus without its shard for ever, and nobody told."""
+    log = bench.data.log_of("shard")
+    async with bench.supervisor() as supervisor:
+        await supervisor.start_stage([bench.program("shard")])
+        log.unlink()
+        log.mkdir()
+        os.kill(supervisor.pid_of("shard"), signal.SIGKILL)
+        await bench.until(lambda: len(bench.of(Died)) == 2)
+        log.rmdir()
+        await bench.until(lambda: len(bench.of(Ready)) == 2)
+
+    died = [event for event in bench.events if isinstance(event, Died)]
+    assert died[1].last_words == "cannot be started: Is a directory"
+
+
+async def test_a_start_that_the_system_refuses_is_given_up_with_its_words(bench):
+    """A log directory that cannot be written is the user's to mend; a traceback does not say so."""
+    bench.data.log_of("shard").mkdir()
+    async with bench.supervisor() as supervisor:
+        with pytest.raises(Unavailable, match=r"shard ended 5 times .* cannot be started: Is a directory"):
+            await supervisor.start_stage([bench.program("shard")])
+
+
 async def test_refused_settings_end_the_start_with_the_programs_own_words(bench):
     """No restart mends a wrong setting, and the user has to read which one."""
     async with bench.supervisor() as supervisor:
