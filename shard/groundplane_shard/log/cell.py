@@ -89,7 +89,10 @@ class ManifestCell:
         for attempt in range(steps.MAX_TRIES):
             if attempt:
                 yield Pause(attempt)
-            base = yield from self._read()
+            try:
+                base = yield from self._read()
+            except Unavailable as error:
+                raise steps.not_settled(self._key, error.message, is_uncertain=is_uncertain) from error
             target = base.manifest if base.data == sent else decide(base.manifest)
             if target is base.manifest:
                 return target
@@ -121,15 +124,22 @@ class ManifestCell:
 
     def _try_read(self) -> Steps[_Version | None]:
         known = self._known  # as of the question: another dialogue of this process may learn more before the answer
-        found = yield from steps.get(self._key)
-        if isinstance(found, Absent):
-            return None
-        if known is not None and found.etag == known.etag:
-            return known
-        version = _Version(codec.decode(found.data, key=self._key), found.data, found.etag)
-        self._check_owner(version.manifest)
-        self._check_not_older(version.manifest, known)
-        return self._learn(version)
+        fault = CorruptData(f"{self._key} was not read: expected a try")
+        for _ in range(steps.MAX_READS):
+            found = yield from steps.get(self._key)
+            if isinstance(found, Absent):
+                return None
+            if known is not None and found.etag == known.etag:
+                return known
+            try:
+                version = _Version(codec.decode(found.data, key=self._key), found.data, found.etag)
+            except CorruptData as error:  # perhaps only the answer was damaged
+                fault = error
+                continue
+            self._check_owner(version.manifest)
+            self._check_not_older(version.manifest, known)
+            return self._learn(version)
+        raise fault
 
     def _is_in_use(self) -> Steps[bool]:
         """Return whether this process saw a MANIFEST before, or the prefix holds objects."""
