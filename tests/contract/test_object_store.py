@@ -17,19 +17,28 @@ from groundplane.errors import InvalidInput, Unavailable
 from groundplane_shard.log import LocalFile
 from groundplane_shard.log.operations import Absent, Damaged, Found, PreconditionFailed, Stored, Verified
 from groundplane_shard.stores import LocalStore, MemoryStore, ObjectStore, check_conditions
+from groundplane_shard.stores.s3 import S3Store, credential_source
+from tests.support.seaweedfs import S3Server
 
 LOG = "t-acme/i/log/"
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 async def store(request, tmp_path) -> AsyncIterator[ObjectStore]:
-    """Give an empty store of each kind."""
+    """Give an empty store of each kind; `s3` is a prefix of a real server's bucket."""
     if request.param == "memory":
         yield MemoryStore()
         return
-    local = LocalStore(tmp_path / "store")
-    yield local
-    local.close()
+    opened = (
+        LocalStore(tmp_path / "store") if request.param == "local" else open_s3(request.getfixturevalue("s3_server"))
+    )
+    yield opened
+    opened.close()
+
+
+def open_s3(server: S3Server) -> S3Store:
+    """Return a store below a prefix that is still empty."""
+    return S3Store(server.location(), server.settings, credential_source(server.settings))
 
 
 def local_file(directory: Path, content: bytes, path: str = "data/part-0.lance") -> LocalFile:
