@@ -37,10 +37,14 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScopeBasis(_Answer, frozen=True, kw_only=True):
-    """What one corpus was when something was learnt from it: its incarnation and last document sequence."""
+    """What one corpus was when something was learnt from it: its incarnation and last document sequence.
 
-    incarnation: Annotated[str, msgspec.Meta(min_length=36, max_length=36)]
-    sequence: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_SEQUENCE)]
+    Memos are stored with it: a bound that is added here makes what was stored before unreadable, so bounds are for
+    `ScopeBasisInput`.
+    """
+
+    incarnation: str
+    sequence: int
 
 
 class Basis(_Answer, frozen=True, kw_only=True):
@@ -52,6 +56,9 @@ class Basis(_Answer, frozen=True, kw_only=True):
 
 class ScopeBasisInput(ScopeBasis, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A `ScopeBasis` that a caller sends."""
+
+    incarnation: Annotated[str, msgspec.Meta(min_length=36, max_length=36)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_SEQUENCE)]
 
 
 class BasisInput(Basis, frozen=True, kw_only=True, forbid_unknown_fields=True):

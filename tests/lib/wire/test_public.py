@@ -97,7 +97,18 @@ def test_a_basis_goes_back_as_it_came():
     assert msgspec.to_builtins(memo.basis) == msgspec.to_builtins(basis)
 
 
+BEYOND = SCOPE_BASIS.replace(b"7", b"9223372036854775808").replace(b', "new": 1', b"")
+
+
 def test_a_sequence_that_no_log_reaches_is_refused():
     """It would not fit into the message to the shard."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(SCOPE_BASIS.replace(b"7", b"9223372036854775808"), type=ScopeBasis)
+        msgspec.json.decode(b'{"response": 1, "basis": {"tenant": ' + BEYOND + b"}}", type=MemoInput)
+
+
+def test_a_basis_that_is_stored_is_read_without_bounds():
+    """A shard decodes the memos of its log with this type: a rule that came later must not keep it from starting."""
+    stored = msgspec.json.decode(b'{"tenant": ' + BEYOND + b"}", type=Basis)
+
+    assert stored.tenant is not None
+    assert stored.tenant.sequence == 2**63
