@@ -189,13 +189,22 @@ def _scope_failure(failure: Unavailable, *, is_own: bool) -> Unavailable:
 
 
 def _check_answer(answer: SearchAnswer, request: SearchRequest) -> None:
-    """Raise Unavailable for an answer that would spoil the ranking: counts that do not fit the terms, numbers out of range."""
+    """Raise Unavailable for an answer that would spoil the ranking or pass for "nothing" without a search.
+
+    That is: counts that do not fit the terms, numbers out of range, a corpus of chunks without one neighbour of the query
+    (vectors always have some, where no filter leaves them out), a sequence before the one that was asked for.
+    """
+    if answer.sequence < request.min_sequence:
+        raise _bad_answer("an older state than was asked for")
+    if not answer.candidates and answer.statistics.chunks > 0 and request.filter is None:
+        raise _bad_answer("no candidates from a corpus that is not empty")
     terms = len(request.terms)
     counts = answer.statistics
     sound = (
         len(counts.document_frequencies) == terms
         and min(counts.documents, counts.chunks, counts.total_tokens, *counts.document_frequencies) >= 0
         and max(counts.document_frequencies, default=0) <= counts.chunks
+        and max(counts.documents, len(answer.candidates)) <= counts.chunks
         and all(
             len(one.term_frequencies) == terms
             and one.length >= 0

@@ -6,6 +6,7 @@ searched, else `search_failed`; `detail` is the shard's own code or one of the `
 connection failed (a GET once more by aiohttp itself); writes never: once sent, a lost answer is `OutcomeUnknown`, for the caller to repeat the call as it is.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
@@ -119,7 +120,10 @@ class Shards:
     async def documents(self, corpus: CorpusEntry, after: str, limit: int, deadline: Deadline) -> DocumentPage:
         """Return the documents whose id comes after `after`, at most `limit` of them. Raises Unavailable."""
         call = _Call(method="GET", path="/documents", right="read", query={"after": after, "limit": str(limit)})
-        return await self._read(corpus, call, DocumentPage, deadline)
+        page = await self._read(corpus, call, DocumentPage, deadline)
+        if page.more and not page.documents:  # a listing that went on from there would look complete
+            raise _bad_answer(corpus, call, BAD_ANSWER)
+        return page
 
     async def document(self, corpus: CorpusEntry, doc_id: str, deadline: Deadline) -> StoredDocument:
         """Return one document, its row null where there is none. Raises Unavailable."""
@@ -139,13 +143,16 @@ class Shards:
         """Return what became of the operations, all durable. Raises Unavailable (nothing happened), OutcomeUnknown, InvalidInput."""
         call = _Call(method="POST", path="/write", right="write", body=msgspec.msgpack.encode(request))
         try:
-            return await self._exchange(corpus, call, WriteResult, deadline)
+            result = await self._exchange(corpus, call, WriteResult, deadline)
         except aiohttp.ClientConnectorError as error:
             raise _failed(corpus, UNREACHABLE) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise _failed(corpus, TIMED_OUT) from error
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             raise _outcome_unknown() from error
+        if len(result.results) != len(request.operations):
+            raise _outcome_unknown()
+        return result
 
     async def _read(self, corpus: CorpusEntry, call: _Call, kind: type[AnswerT], deadline: Deadline) -> AnswerT:
         try:
@@ -191,14 +198,13 @@ class Shards:
             allow_redirects=False,
         ) as response:
             body = await _read_bounded(response)
-            retry_after = response.headers.get("Retry-After", "")
-            return _Reply(response.status, body, int(retry_after) if retry_after.isdecimal() else None)
+            return _Reply(response.status, body, _seconds(response.headers.get("Retry-After", "")))
 
     def _refused(self, corpus: CorpusEntry, call: _Call, reply: _Reply) -> None:
         """Raise what the shard's problem means to the caller."""
         try:
             problem = msgspec.msgpack.decode(reply.body, type=ShardProblem)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._health.failed(corpus)
             raise _bad_answer(corpus, call, BAD_ANSWER) from error
         if problem.code == "capability_denied":
@@ -235,6 +241,11 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
             raise aiohttp.ClientPayloadError("answer is too large")
         parts.append(part)
     return b"".join(parts)
+
+
+def _seconds(retry_after: str) -> int | None:
+    """Return the seconds of a Retry-After header; None for a date, or for longer than callers could be asked to wait."""
+    return int(retry_after) if re.fullmatch("[0-9]{1,4}", retry_after) else None
 
 
 def _endpoint_of(corpus: CorpusEntry) -> str:

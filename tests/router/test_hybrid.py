@@ -40,6 +40,10 @@ IMPOSSIBLE = [
     pytest.param(replace_statistics(1, 1, 8, (1,)), id="counts-of-other-terms"),
     pytest.param(replace_statistics(1, 1, 8, (2, 1, 1, 1, 1)), id="term-in-more-chunks-than-there-are"),
     pytest.param(replace_statistics(1, -1, 8, (0, 0, 0, 0, 0)), id="negative-count"),
+    pytest.param(replace_statistics(2, 1, 8, (1, 1, 1, 1, 1)), id="more-documents-than-chunks"),
+    pytest.param(replace_statistics(0, 0, 0, (0, 0, 0, 0, 0)), id="a-candidate-of-an-empty-corpus"),
+    pytest.param(lambda answer: msgspec.structs.replace(answer, candidates=[]), id="no-neighbour-of-any-chunk"),
+    pytest.param(lambda answer: msgspec.structs.replace(answer, sequence=-1), id="older-than-asked-for"),
 ]
 
 
@@ -52,6 +56,24 @@ async def test_an_impossible_answer_is_a_failed_search(filled, name, tamper):
 
     assert (answer.status_code, answer.json()["reason"]) == (503, "search_failed")
     assert answer.json()["unavailable_detail"] == "shard_bad_answer"
+
+
+async def test_a_shard_that_has_not_reached_the_position_is_no_answer(filled):
+    """Read your writes: an answer from before the write is not "nothing"."""
+    position = (await filled.index(later="a document written a moment ago"))["position"]
+    filled.shards["acme"].tamper = lambda answer: msgspec.structs.replace(answer, sequence=answer.sequence - 1)
+    answer = await filled.evidence(QUERY, min_position=position)
+
+    assert (answer.status_code, answer.json()["unavailable_detail"]) == (503, "shard_bad_answer")
+
+
+async def test_a_filter_may_leave_no_candidate(filled):
+    """Then there is nothing to say, and it was searched."""
+    for shard in filled.shards.values():
+        shard.tamper = lambda answer: msgspec.structs.replace(answer, candidates=[])
+    answer = await filled.evidence(QUERY, filter={"op": "eq", "key": "trade", "value": "none"})
+
+    assert (answer.status_code, answer.json()["hits"]) == (200, [])
 
 
 async def test_the_query_is_embedded_once_for_both_shards(filled):

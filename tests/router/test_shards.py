@@ -9,6 +9,7 @@ import pytest
 from groundplane.errors import OutcomeUnknown, Unavailable
 from groundplane.process.clock import SystemClock
 from groundplane.tokens import SigningKey, VerifyingKeys
+from groundplane.wire import internal
 from groundplane.wire.internal import DeleteDocument, SearchRequest, WriteRequest
 from groundplane.wire.names import CorpusKey, Incarnation
 from groundplane_router import shards as shards_module
@@ -159,6 +160,35 @@ async def test_redirects_are_not_followed(pair):
         await pair.client.status(pair.shard.entry(), pair.deadline())
 
     assert pair.shard.paths() == ["/status"]
+
+
+async def test_a_write_whose_results_are_too_few_is_unknown(pair, monkeypatch):
+    """Which of the documents got in is not known, and the answer must not break the router."""
+    monkeypatch.setattr(pair.shard, "_write", lambda request: internal.WriteResult(**pair.shard._version(), results=()))
+
+    with pytest.raises(OutcomeUnknown):
+        await pair.write()
+
+
+async def test_a_page_that_goes_on_from_nowhere_is_no_last_page(pair, monkeypatch):
+    """A listing that ends there would be taken for the whole corpus."""
+    monkeypatch.setattr(
+        pair.shard, "_page", lambda *_: internal.DocumentPage(**pair.shard._version(), documents=[], more=True)
+    )
+
+    with pytest.raises(Unavailable) as failure:
+        await pair.client.documents(pair.shard.entry(), "", 10, pair.deadline())
+    assert failure.value.detail == "shard_bad_answer"
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7), ("9" * 5_000, None), ("٣", None), ("soon", None)])
+async def test_when_to_come_back_is_read_from_a_number_only(pair, header, seconds):
+    """A shard, or what answers in its place, may say anything."""
+    pair.shard.fault = ShardFault(503, "overloaded", headers={"Retry-After": header})
+    with pytest.raises(Unavailable) as failure:
+        await pair.client.status(pair.shard.entry(), pair.deadline())
+
+    assert failure.value.retry_after_seconds == seconds
 
 
 async def test_a_bug_in_a_write_leaves_its_outcome_unknown(pair):
