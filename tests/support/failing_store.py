@@ -21,7 +21,7 @@ from groundplane_shard.log.operations import (
 )
 from groundplane_shard.stores import ObjectStore
 
-Failure = Literal["refused", "lost"]
+Failure = Literal["refused", "lost", "vanished"]
 Rule = Callable[["Call"], "Failure | asyncio.Event | None"]
 Value = TypeVar("Value")
 
@@ -61,12 +61,12 @@ def waiting(event: asyncio.Event, *verbs: str, key: str = "") -> Rule:
 
 
 def unreliable(generator: random.Random, share: float) -> Rule:
-    """Return a rule by which about `share` of all calls fail, half of them with a lost answer."""
+    """Return a rule by which about `share` of all calls fail, in one way or another."""
 
     def rule(_call: Call) -> Failure | None:
         if generator.random() >= share:
             return None
-        return generator.choice(("refused", "lost"))
+        return generator.choice(("refused", "lost", "vanished"))
 
     return rule
 
@@ -75,7 +75,8 @@ class FailingStore:
     """Performs calls on `store` as `rule` has it.
 
     `refused`: nothing is done, and the caller knows (`Unavailable`). `lost`: it is done, and the caller is told that
-    nobody knows (`OutcomeUnknown`). An event: the call waits for it. `calls` lists everything that was asked.
+    nobody knows (`OutcomeUnknown`). `vanished`: told the same, but nothing is done. An event: the call waits for it.
+    `calls` lists everything that was asked.
     """
 
     def __init__(self, store: ObjectStore, rule: Rule = nothing) -> None:
@@ -116,6 +117,8 @@ class FailingStore:
             await fate.wait()
         elif fate == "refused":
             raise Unavailable(f"{call.verb} was refused by the test")
+        elif fate == "vanished":
+            raise OutcomeUnknown(f"{call.verb} went nowhere in the test")
         answer = await work()
         if fate == "lost":
             raise OutcomeUnknown(f"the answer of {call.verb} was lost by the test")
