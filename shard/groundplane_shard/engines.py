@@ -159,7 +159,7 @@ class Engines:
         await asyncio.to_thread(write_statistics, self._directory, statistics)
 
 
-def _table_rows(frozen: Memtable, sequence: int) -> tuple[pa.RecordBatch | None, pa.RecordBatch | None]:
+def _table_rows(frozen: Memtable, sequence: int) -> tuple[pa.Table | None, pa.RecordBatch | None]:
     return chunk_rows(frozen, sequence), memo_rows(frozen)
 
 

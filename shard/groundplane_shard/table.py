@@ -168,7 +168,7 @@ class Table:
     async def merge(
         self,
         superseded: Collection[str],
-        chunks: pa.RecordBatch | None,
+        chunks: pa.Table | pa.RecordBatch | None,
         memos: pa.RecordBatch | None,
         deleted_memos: Collection[tuple[str, str]],
     ) -> None:
@@ -287,7 +287,7 @@ async def _rows(query: Any, where: str | None) -> pa.Table:
         return await (query if where is None else query.where(where)).to_arrow()
 
 
-async def _replace(table: lancedb.AsyncTable, removed: Iterable[str], added: pa.RecordBatch | None) -> None:
+async def _replace(table: lancedb.AsyncTable, removed: Iterable[str], added: pa.Table | pa.RecordBatch | None) -> None:
     for predicate in removed:
         await table.delete(predicate)
     if added is not None and added.num_rows:

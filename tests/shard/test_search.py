@@ -44,7 +44,7 @@ def layers_of(*groups: list[StoredDocument]) -> list[Layer]:
         rows, merged = chunk_rows(memtable, 1), merge_segment(None, memtable, 1)
         assert rows is not None
         assert merged is not None
-        makers = (lambda rows=rows: build_segment([rows]).at(1), lambda merged=merged: merged.at(1))
+        makers = (lambda rows=rows: build_segment(rows.to_batches()).at(1), lambda merged=merged: merged.at(1))
         layers.append(makers[position]() if position < len(makers) else memtable.at(1))
     return layers
 
@@ -145,7 +145,9 @@ def test_a_segment_does_not_depend_on_the_order_of_rows(corpus, random):
     assert rows is not None
     order = list(range(rows.num_rows))
     random.shuffle(order)
-    shuffled = pa.Table.from_batches([rows]).take(order).to_batches()
+    shuffled = rows.take(order).to_batches()
     wanted, model = request("pump", "leak", vector=(1, 2, 3)), model_of(*corpus)
 
-    assert asked([build_segment(shuffled).at(1)], model, wanted) == asked([build_segment([rows]).at(1)], model, wanted)
+    assert asked([build_segment(shuffled).at(1)], model, wanted) == asked(
+        [build_segment(rows.to_batches()).at(1)], model, wanted
+    )

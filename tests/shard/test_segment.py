@@ -65,9 +65,27 @@ def test_merging_flush_by_flush_equals_building_from_rows(first, second, third):
     latest = {}
     for sequence, corpus in enumerate(steps, start=1):
         latest.update({document.doc_id: (document, sequence) for document in corpus})
-    batches = [chunk_rows(memtable_of([document], sequence), sequence) for document, sequence in latest.values()]
+    tables = [chunk_rows(memtable_of([document], sequence), sequence) for document, sequence in latest.values()]
 
-    assert described(segment) == described(build_segment(batch for batch in batches if batch is not None))
+    assert described(segment) == described(
+        build_segment(batch for table in tables if table is not None for batch in table.to_batches())
+    )
+
+
+def test_a_memtable_of_many_pieces_is_one_index():
+    """What is cut into pieces for the event loop's sake must neither lose nor repeat a row or a posting."""
+    words = [f"word{number}" for number in range(64)]
+    memtable = memtable_of([stored(f"d{number}", [" ".join([*words, f"own{number}"])]) for number in range(1_100)])
+
+    segment, rows = merge_segment(None, memtable, 1), chunk_rows(memtable, 1)
+
+    assert segment is not None
+    assert rows is not None
+    assert described(segment) == described(build_segment(rows.to_batches()))
+    assert segment.document_frequencies() == {
+        **dict.fromkeys(words, 1_100),
+        **{f"own{number}": 1 for number in range(1_100)},
+    }
 
 
 def test_terms_that_no_chunk_holds_any_more_are_forgotten():
