@@ -159,11 +159,16 @@ class MemtableView:
         self.lengths: npt.NDArray[np.float32] = memtable.lengths.values
         self.document_of_row: npt.NDArray[np.int32] = memtable.document_of_row.values
 
-    def cosines(self, query: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the cosine of every row with the unit vector `query`, to float32 precision."""
+    def cosines(self, query: npt.NDArray[np.float32], wanted: Mask | None) -> npt.NDArray[np.float32]:
+        """Return the cosine of every wanted row with the unit vector `query`, to float32 precision; anything for others.
+
+        Blocks without any wanted row are passed over: documents that change all the time leave only dead rows behind.
+        """
         result = np.empty(self.count, dtype=np.float32)
         for start in range(0, self.count, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, self.count)
+            if wanted is not None and not wanted[start:stop].any():
+                continue
             np.dot(self.memtable.vector_blocks[start // _BLOCK_ROWS][: stop - start], query, out=result[start:stop])
         return result
 

@@ -66,8 +66,8 @@ class Layer(Protocol):
     @property
     def document_of_row(self) -> Rows: ...  # noqa: D102
 
-    def cosines(self, query: Scores) -> Scores:
-        """Return the cosine of every row with the unit vector `query`, to float32 precision."""
+    def cosines(self, query: Scores, wanted: Mask | None, /) -> Scores:
+        """Return the cosine of every wanted row with the unit vector `query`, to float32 precision; anything for others."""
 
     def postings(self, term: str) -> tuple[Rows, npt.NDArray[np.uint16]]:
         """Return the rows that hold `term`, ascending, and how often each does."""
@@ -178,7 +178,7 @@ class _OpenLayer:
         layer, allowed = self._layer, self._allowed(query.filter)
         chosen = self._keyword_rows(query, bm25, allowed)
         if query.vector is not None:
-            nearest = _best(_masked(layer.cosines(query.vector), allowed), query.window, _below_cosine)
+            nearest = _best(_masked(layer.cosines(query.vector, allowed), allowed), query.window, _below_cosine)
             chosen = np.union1d(chosen, nearest)
         rows: Rows = chosen.astype(np.int32)
         picked = rows.tolist()

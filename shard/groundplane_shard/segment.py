@@ -135,7 +135,7 @@ class SegmentView:
         self.lengths = segment.columns.lengths
         self.document_of_row = segment.columns.document_of_row
 
-    def cosines(self, query: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    def cosines(self, query: npt.NDArray[np.float32], _wanted: Mask | None) -> npt.NDArray[np.float32]:
         """Return the cosine of every row with the unit vector `query`, to float32 precision."""
         result: npt.NDArray[np.float32] = self.segment.columns.vectors @ query
         return result

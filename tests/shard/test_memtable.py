@@ -44,8 +44,20 @@ def test_vectors_are_kept_in_order_over_many_blocks():
     picked = np.array([2_499, 0, 1_023, 1_024, 2_047, 2_048])
 
     assert (memtable.vectors(picked) == everything[picked]).all()
-    cosines = memtable.at(1).cosines(everything[0])
+    cosines = memtable.at(1).cosines(everything[0], None)
     np.testing.assert_allclose(cosines, everything @ everything[0], atol=1e-6)
+
+
+def test_cosines_of_wanted_rows_do_not_depend_on_which_others_are_wanted():
+    """Blocks of dead rows are passed over; a living row among them must still be found."""
+    vectors = np.random.default_rng(4).standard_normal((2_500, 3)).astype(np.float32)
+    memtable, query = Memtable(), np.array([0.6, 0.8, 0], dtype=np.float32)
+    append(memtable, stored("a", ["pump"] * 2_500, vectors.tolist()))
+    wanted = np.zeros(2_500, dtype=np.bool_)
+    wanted[[1_030, 2_499]] = True
+
+    found, everything = memtable.at(1).cosines(query, wanted), memtable.at(1).cosines(query, None)
+    assert found[wanted].tolist() == everything[wanted].tolist()
 
 
 def test_a_view_does_not_see_what_was_appended_later():
@@ -57,7 +69,7 @@ def test_a_view_does_not_see_what_was_appended_later():
     next(steps)
 
     assert view.postings("pump")[0].tolist() == [0]
-    assert len(view.cosines(np.array([1, 0, 0], dtype=np.float32))) == 1
+    assert len(view.cosines(np.array([1, 0, 0], dtype=np.float32), None)) == 1
     assert view.documents.page(view.sequence, "", 10) == [memtable.documents.entries[0]]
 
 

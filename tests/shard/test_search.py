@@ -2,7 +2,6 @@
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
