@@ -1,6 +1,7 @@
 """The OpenAPI 3.1 document, generated from the operations and the wire structs, and the page that shows it."""
 
 import html
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -134,13 +135,13 @@ def render_page(document: Document) -> str:
     ]
     schemas = [
         f'<section><h3 id="{html.escape(name)}">{html.escape(name)}</h3>'
-        f"<p>{html.escape(schema.get('description', ''))}</p><pre>{_pretty(schema)}</pre></section>"
+        f"<p>{_prose(schema.get('description', ''))}</p><pre>{_pretty(schema)}</pre></section>"
         for name, schema in document["components"]["schemas"].items()
     ]
     info = document["info"]
     return _PAGE.format(
         title=html.escape(f"{info['title']} {info['version']}"),
-        text=html.escape(info["description"]),
+        text=_prose(info["description"]),
         operations="".join(operations),
         schemas="".join(schemas),
     )
@@ -148,15 +149,21 @@ def render_page(document: Document) -> str:
 
 def _render_operation(path: str, method: str, operation: Document) -> str:
     answers = "".join(
-        f"<tr><td>{html.escape(status)}</td><td>{html.escape(answer['description'])}</td></tr>"
+        f"<tr><td>{html.escape(status)}</td><td>{_prose(answer['description'])}</td></tr>"
         for status, answer in operation["responses"].items()
     )
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     return (
         f"<section><h3><code>{html.escape(method.upper())} {html.escape(path)}</code></h3>"
-        f"<p>{html.escape(operation['summary'])}. {html.escape(operation.get('description', ''))}</p>"
+        f"<p>{_prose(operation['summary'])}. {_prose(operation.get('description', ''))}</p>"
         f"{_schema_link(body)}<table>{answers}</table></section>"
     )
+
+
+def _prose(text: str) -> str:
+    """Return `text` as HTML; what stands between back-ticks becomes code, an empty line a new paragraph."""
+    marked = re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return marked.replace("\n\n", "</p><p>")
 
 
 def _schema_link(schema: Document) -> str:

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from starlette.routing import Route
 
-from groundplane_router.openapi import build_openapi
+from groundplane_router.openapi import _prose, build_openapi
 from groundplane_router.operations import OPERATIONS
 
 OUTSIDE_THE_DOCUMENT = {("GET", "/openapi.json"), ("GET", "/docs")}
@@ -113,3 +113,13 @@ async def test_the_document_and_its_page_are_served(installation):
     for one in OPERATIONS:
         assert one.path in page.text
     assert sys.getsizeof(page.text) < 200_000
+
+
+async def test_the_page_shows_code_as_code(installation):
+    """Back-ticks are how we write it, not how it is read; and nothing of a description is taken for markup."""
+    page = (await installation.http.get("/docs")).text
+    outside_schemas = re.sub("<pre>.*?</pre>", "", page, flags=re.DOTALL)
+
+    assert "<code>field</code> names the faulty part." in page
+    assert "`" not in outside_schemas
+    assert _prose("a `b<c>` & d") == "a <code>b&lt;c&gt;</code> &amp; d"
