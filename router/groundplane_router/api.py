@@ -38,6 +38,9 @@ JSON: Final = "application/json"
 BODY_SECONDS: Final = 10.0
 """A body that takes longer to arrive holds a place that others need."""
 
+DECODED_AT_ONCE_BYTES: Final = 64 * 1024
+"""A larger body is decoded beside the event loop: 8 MiB of small values take half a second, and others are waiting."""
+
 MAX_QUESTION_BYTES: Final = 256 * 1024
 MAX_MEMO_BODY_BYTES: Final = MAX_MEMO_BYTES + 4_096
 
@@ -173,7 +176,9 @@ async def _body(request: Request, body_type: type[BodyT], max_bytes: int) -> Bod
         raise InvalidInput(
             f"body did not arrive within {BODY_SECONDS:.0f} s: send it at once", code="body_too_slow", status=408
         ) from error
-    return decode_json(body_type, body)
+    if len(body) <= DECODED_AT_ONCE_BYTES:
+        return decode_json(body_type, body)
+    return await asyncio.to_thread(decode_json, body_type, body)
 
 
 def _check_query_parameters(request: Request, known: set[str]) -> None:
