@@ -65,11 +65,9 @@ class SigningKey:
         try:
             key = load_pem_private_key(path.read_bytes(), password=None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise InvalidInput(
-                f"signing key {path.name} cannot be read: expected an Ed25519 private key in PEM"
-            ) from error
+            raise InvalidInput(f"signing key {path} cannot be read: expected an Ed25519 private key in PEM") from error
         if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInput(f"signing key {path.name} is of another kind: expected Ed25519")
+            raise InvalidInput(f"signing key {path} is of another kind: expected Ed25519")
         return cls(key)
 
     @classmethod
@@ -147,7 +145,7 @@ class VerifyingKeys:
                 keys[key_id(key)] = (role, key)
         if not keys:
             raise InvalidInput(
-                f"key directory {directory.name} holds no router-*.pem or operator-*.pem: mount the public keys"
+                f"key directory {directory} holds no router-*.pem or operator-*.pem: mount the public keys"
             )
         return cls(keys)
 
@@ -176,9 +174,9 @@ def load_public_key(path: Path) -> Ed25519PublicKey:
     try:
         key = load_pem_public_key(path.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
-        raise InvalidInput(f"public key {path.name} cannot be read: expected an Ed25519 public key in PEM") from error
+        raise InvalidInput(f"public key {path} cannot be read: expected an Ed25519 public key in PEM") from error
     if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInput(f"public key {path.name} is of another kind: expected Ed25519")
+        raise InvalidInput(f"public key {path} is of another kind: expected Ed25519")
     return key
 
 

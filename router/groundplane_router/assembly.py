@@ -4,8 +4,8 @@ import asyncio
 import random
 import secrets
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from traceback import format_exception
@@ -15,6 +15,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from groundplane.analysis import Analyser
+from groundplane.errors import InvalidInput
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint, new_registry
@@ -108,7 +109,9 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     )
     options = SemanticOptions(require_semantic=settings.require_semantic)
     monitor = SemanticMonitor(service, clock=clock, rng=rng, on_change=SemanticReport(metrics), options=options)
-    shards = Shards(Capabilities(SigningKey.load(Path(settings.signing_key_file)), clock), health, clock)
+    with _naming("GROUNDPLANE_SIGNING_KEY_FILE"):
+        signer = SigningKey.load(Path(settings.signing_key_file))
+    shards = Shards(Capabilities(signer, clock), health, clock)
     background = Background(
         directory=directory,
         monitor=monitor,
@@ -122,6 +125,15 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     return _application(settings, services, background, metrics, clock)
 
 
+@contextmanager
+def _naming(variable: str) -> Iterator[None]:
+    """Put the name of the setting before what is wrong with its file."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{variable}: {error.message}", code="invalid_settings") from error
+
+
 def _services(settings: RouterSettings, background: Background, metrics: RouterMetrics, clock: Clock) -> Services:
     service, monitor, shards = background.service, background.monitor, background.shards
     analyser = Analyser(settings.language)
@@ -129,7 +141,8 @@ def _services(settings: RouterSettings, background: Background, metrics: RouterM
     encoder = QueryEncoder(service, monitor, analyser)
     hybrid = Hybrid(encoder, spaces, shards, fusion_rule(settings, service.dense_floor), metrics)
     memos = Memos(shards, analyser.id, metrics)
-    verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
+    with _naming("GROUNDPLANE_CALLER_KEY_FILE"):
+        verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
     return Services(
         authenticator=Authenticator(verifier, background.directory, clock),
         grounding=Grounding(memos, hybrid, background.local, metrics, lambda: secrets.token_hex(8)),

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -11,13 +12,14 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
-from groundplane.errors import GroundplaneError, InvalidInput
+from groundplane.errors import GroundplaneError, InvalidInput, Unavailable
 from groundplane.process.connections import BoundedHttpProtocol
 
 USAGE_EXIT_CODE = 2
 KEEP_ALIVE_SECONDS = 60
 DRAIN_SECONDS = 10
 ARENAS = 2
+BACKLOG = 1_024
 
 _M_ARENA_MAX = -8  # of glibc's malloc.h
 
@@ -38,11 +40,13 @@ def limit_arenas() -> None:
 
 
 def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None:
-    """Serve `app` until SIGTERM or SIGINT; requests under way get 10 s to end. Returns when all of it is over."""
+    """Serve `app` until SIGTERM or SIGINT; requests under way get 10 s to end. Returns when all of it is over.
+
+    Raises Unavailable if nothing can listen there.
+    """
+    listener = listen(host, port)
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         loop="uvloop",
         http=BoundedHttpProtocol,
         ws="none",
@@ -54,15 +58,32 @@ def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None
         limit_concurrency=max_connections,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        backlog=1_024,
+        backlog=BACKLOG,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)  # uvicorn raises the signal again once it has stopped in order
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(server.serve())
+        runner.run(server.serve(sockets=[listener]))
     if not server.started:
         raise SystemExit(1)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on `host` and `port`, 0 being any. Raises Unavailable that names both settings.
+
+    Not InvalidInput: a port may be free in a moment, and a name may resolve.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        cause = getattr(error, "strerror", None) or "is no host name"
+        raise Unavailable(
+            f"GROUNDPLANE_HOST={host[:128]} GROUNDPLANE_PORT={port}: {cause}: expected an address of this machine and a "
+            "port that nobody uses",
+            code="cannot_listen",
+        ) from error
 
 
 def _exit(_number: int, _frame: FrameType | None) -> None:

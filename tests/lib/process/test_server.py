@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from groundplane.errors import InvalidInput
-from groundplane.process.server import private_files, run_program
+from groundplane.errors import InvalidInput, Unavailable
+from groundplane.process.server import listen, private_files, run_program
 
 
 @pytest.fixture
@@ -54,3 +54,18 @@ def test_private_files_holds_for_what_asks_for_more(umask, tmp_path):
     os.close(os.open(tmp_path / "file", os.O_CREAT | os.O_WRONLY, 0o666))
 
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("host", ["abc.invalid", "192.0.2.1", "", "a" * 300, "\udc00"])
+def test_an_address_that_is_not_ours_is_named_with_its_settings(host):
+    """ "Name or service not known" does not say which of thirty settings is wrong."""
+    with pytest.raises(Unavailable, match=r"GROUNDPLANE_HOST=.* GROUNDPLANE_PORT=0: "):
+        listen(host, 0)
+
+
+def test_a_port_that_is_taken_is_named_with_its_settings():
+    """As above; the exit code is not the one of faulty settings, since the other process may end."""
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(Unavailable, match=f"GROUNDPLANE_PORT={port}: "):
+            listen("127.0.0.1", port)
