@@ -65,8 +65,7 @@ class Endpoint:
     def __init__(self, location: StoreLocation, *, ca_file: str, connections: int) -> None:
         """Raise InvalidInput if the CA file cannot be used."""
         self._location = location
-        self._base = _base_url(location)
-        self._path = "/" if location.is_virtual_hosted else f"/{location.bucket}/"
+        self._base = base_url(location)
         self._pool = open_pool(self._base, ca_file, connections)
 
     def close(self) -> None:
@@ -75,7 +74,7 @@ class Endpoint:
 
     def send(self, request: Request, credentials: Credentials, sink: Sink | None = None) -> Answer:
         """Send the request once. The body of an answer with status 200 goes into `sink` if there is one."""
-        url = self._url(request)
+        url = self.url(request)
         headers = self._signed_headers(request, url, credentials)
         try:
             with closing(_paced(request)) as chunks:
@@ -102,9 +101,10 @@ class Endpoint:
                 "expected one, try again"
             ) from error
 
-    def _url(self, request: Request) -> SplitResult:
+    def url(self, request: Request) -> SplitResult:
+        """Return where the request goes, escaped as it is sent and signed."""
         query = "&".join(f"{name}={quote(value, safe='~')}" for name, value in sorted(request.query))
-        return self._base._replace(path=self._path + quote(request.key, safe=_SAFE_IN_PATH), query=query)
+        return self._base._replace(path=self._base.path + quote(request.key, safe=_SAFE_IN_PATH), query=query)
 
     def _signed_headers(self, request: Request, url: SplitResult, credentials: Credentials) -> dict[str, str]:
         """Return all headers. What a proxy may rightly change, such as the encodings accepted, is not signed."""
@@ -220,6 +220,9 @@ def _paced(request: Request) -> Generator[bytes, None, None]:
             yield chunk
 
 
-def _base_url(location: StoreLocation) -> SplitResult:
-    base = urlsplit(location.endpoint)
-    return base._replace(netloc=f"{location.bucket}.{base.netloc}") if location.is_virtual_hosted else base
+def base_url(location: StoreLocation) -> SplitResult:
+    """Return the URL of the bucket, to which a key is appended."""
+    host = urlsplit(location.endpoint)
+    if location.is_virtual_hosted:
+        return host._replace(netloc=f"{location.bucket}.{host.netloc}", path="/")
+    return host._replace(path=f"/{location.bucket}/")

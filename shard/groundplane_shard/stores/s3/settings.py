@@ -75,7 +75,7 @@ def parse_store_url(url: str) -> StoreLocation:
     The form is `s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION&addressing=path|virtual]`. Without an endpoint it is
     AWS in that region; addressing is `path` unless said otherwise, which every store understands.
     """
-    parts = urlsplit(url)
+    parts = _split(url, url)
     if "@" in parts.netloc:
         raise InvalidInput(f"store URL has credentials in it: expected {_EXPECTED}, and the keys in the environment")
     if parts.scheme != "s3" or parts.fragment:
@@ -101,6 +101,13 @@ def parse_store_url(url: str) -> StoreLocation:
     )
 
 
+def _split(url: str, part: str) -> SplitResult:
+    try:
+        return urlsplit(part)
+    except ValueError as error:
+        raise _invalid(url, "the URL", "one that can be taken apart") from error
+
+
 def _parameters(url: str, parts: SplitResult) -> dict[str, str]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     parameters = dict(pairs)
@@ -110,7 +117,7 @@ def _parameters(url: str, parts: SplitResult) -> dict[str, str]:
 
 
 def _checked_endpoint(url: str, endpoint: str) -> str:
-    parts = urlsplit(endpoint)
+    parts = _split(url, endpoint)
     if "@" in parts.netloc:
         raise InvalidInput(f"store URL has credentials in its endpoint: expected {_EXPECTED}")
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/") or parts.query:
