@@ -30,6 +30,7 @@ from groundplane.wire.public import Problem
 PROBLEM_TYPE_BASE = "https://groundplane.dev/problems/"
 DEFAULT_RETRY_AFTER_SECONDS = 1
 MAX_QUOTED_CHARACTERS = 256
+MAX_CONTAINERS = 500_000
 
 BodyT = TypeVar("BodyT")
 _PATTERN = "groundplane.pattern"
@@ -72,8 +73,9 @@ async def read_body(request: Request, max_bytes: int, media_type: str) -> bytes:
 def decode_json(body_type: type[BodyT], body: bytes) -> BodyT:
     """Return `body` as `body_type`. Raises InvalidInput that names the field, also for a name that stands twice.
 
-    Which of two equal names wins differs between parsers (RFC 8259, section 4): a proxy may have checked the other one.
+    An 8 MiB body of nothing but `{},` becomes 200 MB of objects, so those that open too many are refused unread. Which of two equal names wins differs between parsers (RFC 8259, section 4): a proxy may have checked the other one.
     """
+    _check_containers(body)
     try:
         decoded = msgspec.json.decode(body, type=body_type)
         _NAME_CHECKER.decode(body.decode())
@@ -86,6 +88,19 @@ def decode_json(body_type: type[BodyT], body: bytes) -> BodyT:
     except RecursionError as error:
         raise InvalidInput("body is nested too deeply: flatten it", code="invalid_json") from error
     return decoded
+
+
+def _check_containers(body: bytes) -> None:
+    """Raise InvalidInput (413) for more brackets than a text in the body would plausibly hold too."""
+    if len(body) <= MAX_CONTAINERS:
+        return
+    count = body.count(b"{") + body.count(b"[")
+    if count > MAX_CONTAINERS:
+        raise InvalidInput(
+            f"body opens {count} objects and lists: expected at most {MAX_CONTAINERS}; send less at once",
+            code="body_too_large",
+            status=413,
+        )
 
 
 def _check_names(members: list[tuple[str, Any]]) -> None:

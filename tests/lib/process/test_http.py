@@ -23,6 +23,7 @@ from groundplane.errors import (
     Unavailable,
 )
 from groundplane.process.http import (
+    MAX_CONTAINERS,
     PatternRoute,
     ProblemHandler,
     decode_json,
@@ -117,6 +118,22 @@ def test_every_other_json_is_read_as_it_is(value):
     body = msgspec.json.encode({"items": [], "more": value})
 
     assert decode_json(Loose, body) == msgspec.json.decode(body, type=Loose)
+
+
+@pytest.mark.parametrize("part", [b"{},", b"[],"], ids=["objects", "lists"])
+def test_a_body_that_would_fill_memory_with_empty_objects_is_refused_unread(part):
+    """8 MiB of them took half a second, in which nobody else was served, and 200 MB."""
+    with pytest.raises(InvalidInput) as fault:
+        decode_json(Loose, b'{"items": [], "more": [' + part * MAX_CONTAINERS + b"0]}")
+
+    assert (fault.value.status, fault.value.code) == (413, "body_too_large")
+
+
+def test_a_text_may_hold_many_brackets():
+    """Documents are JSON and code too."""
+    text = "f([x]) {y} " * 200_000
+
+    assert decode_json(Loose, msgspec.json.encode({"items": [], "more": text})).more == text
 
 
 def test_an_object_whose_key_is_at_fault_is_named():
