@@ -34,7 +34,6 @@ from groundplane_shard.log.publishing import Standing
 from groundplane_shard.log.record import Encoded, Kind, Position, Record
 from groundplane_shard.log.writer import Writer
 
-_MAX_READS = 3  # of a record whose bytes do not fit, in case only the answer was damaged
 _MAX_RESTARTS = 8
 
 
@@ -152,7 +151,7 @@ class Replica:
     def _read_record(self) -> Steps[Encoded | CorruptData | None]:
         key = self._layout.record(self.position.next_sequence)
         fault: CorruptData | None = None
-        for _ in range(_MAX_READS):
+        for _ in range(steps.MAX_READS):
             found = yield from steps.get(key)
             if isinstance(found, Absent):
                 return None
@@ -253,6 +252,11 @@ class Replica:
         while True:
             if self.position.epoch > epoch:
                 raise _lost_race(self.position.epoch, epoch)
+            if override is not None and override.accepted_sequence != self.position.sequence:
+                raise Superseded(
+                    f"{self._layout.log} grew to {self.position.sequence}: expected it to end at {override.accepted_sequence}, "
+                    "the loss after which was accepted; another process is active, stop it first"
+                )
             barrier = codec.encode(
                 Record(
                     kind=Kind.OVERRIDE if override else Kind.BARRIER,

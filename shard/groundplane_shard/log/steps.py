@@ -26,6 +26,7 @@ from groundplane_shard.log.operations import (
 )
 
 MAX_TRIES = 6
+MAX_READS = 3  # of an object whose bytes do not fit, in case only the answer was damaged
 
 
 def unexpected(operation: Operation, result: Result) -> TypeError:
@@ -123,12 +124,27 @@ def create(key: str, data: bytes) -> Steps[bytes | None]:
             case _:  # 412: not yet proof of another writer
                 reason = "the key exists"
         is_uncertain = True
-        match (yield Get(key)):
-            case Found(found):
-                return None if found == data else found
-            case _:  # absent, or no answer: the same bytes again
-                pass
+        stored = yield from _read_back(key, data)
+        if stored is not None:
+            return None if stored == data else stored
     raise not_settled(key, reason, is_uncertain=is_uncertain)
+
+
+def _read_back(key: str, data: bytes) -> Steps[bytes | None]:
+    """Return what is stored under `key`; None: absent, or no answer that can be believed, so the same bytes again.
+
+    Own bytes are believed at once, foreign ones when two reads agree: an answer damaged on the way is no other writer.
+    """
+    seen: bytes | None = None
+    for _ in range(MAX_READS):
+        match (yield Get(key)):
+            case Found(found) if found in (data, seen):
+                return found
+            case Found(found):
+                seen = found
+            case _:
+                return None
+    return None
 
 
 def not_settled(key: str, reason: str, *, is_uncertain: bool) -> Unavailable:
