@@ -23,6 +23,7 @@ from groundplane.wire.internal import OperationResult
 from groundplane_shard import payload
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.decisions import Decisions, chunk_count, size_of
+from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.local_state import Journal
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.rows import StoredOperation
@@ -150,6 +151,7 @@ class Committer:
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
         if decisions.changes:
             self._metrics.last_fsync.set(self._clock.now())
+        reach(Failpoint.BEFORE_ACKNOWLEDGE)
         for job, job_results in zip(jobs, results, strict=True):
             if not job.done.done():
                 job.done.set_result(Acknowledged(sequence, job_results))

@@ -24,6 +24,7 @@ from groundplane.wire.filters import Filter
 from groundplane.wire.internal import DocumentRow, SearchRequest, Statistics
 from groundplane_shard.documents import Document, Documents
 from groundplane_shard.engines import DEFAULT_EXACT_BYTES, Base, Engines, Memos, Opened, Point
+from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.indexed import IndexedBase
 from groundplane_shard.memtable import Memtable
 from groundplane_shard.rows import (
@@ -191,8 +192,10 @@ class Corpus:
             if self._frozen is None:
                 await self._freeze()
             if self._frozen is not None:
+                reach(Failpoint.MEMTABLE_FROZEN)
                 base = await self._engines.flush(self._base, self._frozen, self._frozen_at, self._dimension)
                 await self._take_over(base)
+                reach(Failpoint.BASE_SWAPPED)
             indexed = await self._engines.crossed_over(self._base, self._flushed)
             if indexed is not None:
                 await self._take_over(indexed)

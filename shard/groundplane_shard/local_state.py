@@ -18,6 +18,7 @@ from groundplane_shard import payload
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.disk import local_disk
+from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, LocalFile, Position, Record, Snapshot, Writer
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
@@ -94,6 +95,7 @@ class LocalState:
         self._applied = self._published = Lag()
         self._places = {snapshot.sequence: Place(snapshot.position, Lag())} if snapshot is not None else {}
         self.embedding_ids = set()
+        reach(Failpoint.SNAPSHOT_RESTORED)
         return Restored()
 
     async def apply(self, record: Record, position: Position) -> None:
@@ -107,6 +109,7 @@ class LocalState:
         self._places[record.sequence] = Place(position, self._applied)
         if record.embedding_id != NO_EMBEDDING:
             self.embedding_ids.add(record.embedding_id)
+        reach(Failpoint.APPLIED)
         self.arrivals.moved(record.sequence)
 
     def place_of(self, sequence: int) -> Place:

@@ -34,6 +34,7 @@ from groundplane.wire.internal import (
     WriteResult,
 )
 from groundplane_shard.disk import empty
+from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Replica
@@ -183,13 +184,16 @@ class Shard:
         self._enter("checking_store")
         await asyncio.to_thread(empty, self._work_directory)
         await check_conditions(self._store, layout.prefix, token=secrets.token_hex(16))
+        reach(Failpoint.STORE_CHECKED)
         self._enter("restoring")
         await run(self._replica.open(), self._store, self._state)
         check_analyser(self._replica.manifest, analyser_id)
         check_log(self._state.embedding_ids, stored_embedding(self._replica.manifest))
+        reach(Failpoint.LOG_READ)
         self._enter("taking_over")
         writer = await run(self._replica.take_over(), self._store, self._state)
         serving = Serving(self._parts, writer, self._store, self._state)
+        reach(Failpoint.TAKEN_OVER)
         self._log.info(
             "shard_ready",
             seconds=round(self._clock.monotonic() - started, 3),
@@ -218,12 +222,14 @@ class Shard:
 
     async def _publish_at_stop(self, serving: Serving) -> None:
         """Publish what no snapshot holds yet, so that the next start is quick."""
+        reach(Failpoint.STOPPING)
         try:
             await serving.snapshots.publish()
         except GroundplaneError as error:
             self._log.warning("snapshot_at_stop_failed", code=error.code, message=error.message)
         else:
             self._log.info("shard_stopped", sequence=serving.corpus.view().sequence)
+        reach(Failpoint.STOPPED)
 
     def _enter(self, step: str) -> None:
         """Say which step of opening is under way, and what failed before."""

@@ -23,6 +23,7 @@ from groundplane.errors import CorruptData, GroundplaneError, InvalidInput, Unav
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane_shard.disk import local_disk
+from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.local_state import Journal, LocalState, Place
 from groundplane_shard.log import LocalFile
 from groundplane_shard.memory import release_unused
@@ -94,6 +95,7 @@ class Snapshots:
             except GroundplaneError:
                 self._metrics.snapshot_failures.inc()
                 raise
+            reach(Failpoint.SNAPSHOT_PUBLISHED)
             self._succeeded(place)
             await self._collect()
 
@@ -139,6 +141,7 @@ class Snapshots:
         try:
             with local_disk():
                 await self._state.corpus.copy_to(directory)
+                reach(Failpoint.TABLE_COPIED)
                 files = await asyncio.to_thread(self._describe, directory)
             await self._journal.publish(files, place)
         except InvalidInput as error:

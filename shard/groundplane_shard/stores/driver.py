@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from groundplane.errors import OutcomeUnknown, Unavailable
+from groundplane_shard.failpoints import Failpoint, reach, reach_done, reach_sent
 from groundplane_shard.log.layout import Layout
 from groundplane_shard.log.manifest import Snapshot
 from groundplane_shard.log.operations import (
@@ -80,6 +81,7 @@ async def download_snapshot(
     async def fetch(path: str, key: str, size: int, sha256: str) -> Damaged | None:
         async with turns:
             answer = await store.download(layout.object(key), directory / path, size=size, sha256=sha256)
+        reach(Failpoint.SNAPSHOT_FILE_DOWNLOADED)
         return answer if isinstance(answer, Damaged) else None
 
     answers = await asyncio.gather(*(fetch(file.path, file.key, file.size, file.sha256) for file in snapshot.files))
@@ -97,7 +99,10 @@ async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -
             await asyncio.sleep(_pause_seconds(attempt))
             return Resumed()
         case _:
-            return await _ask(operation, store)
+            reach_sent(operation)
+            result = await _ask(operation, store)
+            reach_done(operation)
+            return result
 
 
 async def _ask(operation: StoreOperation, store: ObjectStore) -> Result:
