@@ -53,9 +53,18 @@ def main() -> None:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains at its end
+        _drop_stdout()
+        code = EXIT_ERROR
+    except OSError as error:  # a full disk behind stdout, a file that went away between two looks
+        _drop_stdout()
+        notes_console().print(f"error: {error.filename or 'the answer'} cannot be read or written: {error.strerror}")
         code = EXIT_ERROR
     sys.exit(code)
+
+
+def _drop_stdout() -> None:
+    """Send what is still buffered nowhere, or the interpreter complains at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: list[str]) -> int:

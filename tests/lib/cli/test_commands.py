@@ -1,5 +1,8 @@
 """The command line: data on stdout, the rest on stderr, and exit codes that scripts can use."""
 
+import subprocess
+import sys
+
 import msgspec
 import pytest
 
@@ -317,3 +320,17 @@ def test_the_token_goes_to_the_router_and_nowhere_else(router, capsys):
     shown = capsys.readouterr()
     assert router.tokens == {"Bearer token"}
     assert "Bearer" not in shown.out + shown.err
+
+
+def test_an_answer_that_cannot_be_written_is_an_error_with_its_cause():
+    """A full disk behind `>` must be told apart from a bug, and never end with 0."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        ended = subprocess.run(
+            [sys.executable, "-c", "from groundplane.cli.main import main; main()", "--help"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: the answer cannot be read or written: No space left on device\n",
+    )
