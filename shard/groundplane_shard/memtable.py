@@ -111,8 +111,8 @@ class Memtable:
         terms, sizes, packed = self.packed_postings()
         alive = np.zeros(len(self.chunks), dtype=np.bool_)
         alive[self.living_rows(sequence)] = True
-        living = np.repeat(np.arange(len(terms)), sizes)[alive[(packed >> ROW_SHIFT).astype(np.int64)]]
-        counts = np.bincount(living, minlength=len(terms)).tolist()
+        starts = np.cumsum(sizes) - sizes
+        counts = np.add.reduceat(alive[(packed >> ROW_SHIFT).astype(np.int64)], starts, dtype=np.int64).tolist()
         return {term: count for term, count in zip(terms, counts, strict=True) if count}
 
     def fields(self, row: int) -> msgspec.Raw:
