@@ -130,7 +130,7 @@ def _parse_directory(content: bytes) -> DirectoryState:
         raise InvalidInput(f"directory has {len(content)} bytes: expected at most {MAX_DIRECTORY_BYTES}")
     try:
         directory = msgspec.json.decode(content, type=Directory)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"directory cannot be decoded: {str(error)[:256]}") from error
     return DirectoryState(directory)
 
