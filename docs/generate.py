@@ -18,6 +18,7 @@ from groundplane_router.metrics import RouterMetrics
 from groundplane_router.settings import RouterSettings
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.settings import ShardSettings
+from groundplane_shard.stores.s3 import S3Settings
 
 PAGE = Path(__file__).with_name("reference.md")
 _HEAD = """# Reference
@@ -37,6 +38,9 @@ def render() -> str:
         _settings(settings_table(RouterSettings)),
         "## Settings of the shard\n",
         _settings(settings_table(ShardSettings)),
+        "## Settings of a shard's bucket\n",
+        "Read where `GROUNDPLANE_OBJECT_STORE` is set.\n",
+        _settings(settings_table(S3Settings)),
         "## Metrics of the router\n",
         _metrics(router),
         "## Metrics of the shard\n",

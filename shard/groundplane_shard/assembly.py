@@ -21,13 +21,14 @@ from groundplane_shard.service import Shard
 from groundplane_shard.serving import ServingParts
 from groundplane_shard.settings import MIB, ShardSettings
 from groundplane_shard.snapshots import SnapshotPolicy
-from groundplane_shard.stores import LocalStore
+from groundplane_shard.stores import ObjectStore
 
 
-def assemble(settings: ShardSettings, keys: VerifyingKeys, clock: Clock, *, writer_id: str) -> Starlette:
-    """Return the application of one shard."""
+def assemble(
+    settings: ShardSettings, keys: VerifyingKeys, store: ObjectStore, clock: Clock, *, writer_id: str
+) -> Starlette:
+    """Return the application of one shard over `store`."""
     layout = Layout(CorpusKey(settings.corpus_key), settings.incarnation)
-    store = LocalStore(Path(settings.store_directory))
     work_directory = Path(settings.work_directory)
     state = LocalState(store, layout, work_directory, settings.exact_mib * MIB)
     replica = Replica(

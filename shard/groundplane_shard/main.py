@@ -8,6 +8,7 @@ import os
 import sys
 import uuid
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from groundplane.process.clock import SystemClock
@@ -15,7 +16,9 @@ from groundplane.process.logs import Log, configure_logs
 from groundplane.process.server import run_program, serve
 from groundplane.tokens import VerifyingKeys
 from groundplane.wire.names import parse_incarnation
+from groundplane_shard import failpoints
 from groundplane_shard.settings import read_shard_settings
+from groundplane_shard.store_settings import build_store
 
 _THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _SWITCH_SECONDS = 0.001
@@ -30,14 +33,17 @@ def start(environment: Mapping[str, str]) -> None:
     """Serve the corpus that `environment` names. Raises InvalidInput for faulty settings."""
     settings = read_shard_settings(environment)
     parse_incarnation(settings.incarnation)
+    failpoints.arm(environment)
     keys = VerifyingKeys.load(Path(settings.keys_directory))
     configure_logs(settings.log_level)
     limit_threads()
     from groundplane_shard.assembly import assemble
 
-    app = assemble(settings, keys, SystemClock(), writer_id=str(uuid.uuid4()))
-    Log("shard").info("starting", corpus_key=settings.corpus_key, incarnation=settings.incarnation, port=settings.port)
-    serve(app, host=settings.host, port=settings.port, max_connections=settings.max_connections)
+    with closing(build_store(settings, environment)) as store:
+        app = assemble(settings, keys, store, SystemClock(), writer_id=str(uuid.uuid4()))
+        names = {"corpus_key": settings.corpus_key, "incarnation": settings.incarnation}
+        Log("shard").info("starting", **names, port=settings.port)
+        serve(app, host=settings.host, port=settings.port, max_connections=settings.max_connections)
 
 
 def limit_threads() -> None:

@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
-
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import read_settings, setting
+from groundplane_shard.store_settings import StoreSettings, store_faults
 
 MIB = 1024 * 1024
 
 
-class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ShardSettings(StoreSettings, frozen=True, kw_only=True):
     """Which corpus this process serves, where its bytes lie, and its limits."""
 
     corpus_key: Annotated[
@@ -22,10 +21,6 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: Annotated[
         str,
         setting("GROUNDPLANE_INCARNATION", "uid of the TenantCorpus, a lowercase UUID", min_length=36, max_length=36),
-    ]
-    store_directory: Annotated[
-        str,
-        setting("GROUNDPLANE_STORE_DIRECTORY", "root of the local store; log and snapshots lie below it", min_length=1),
     ]
     work_directory: Annotated[
         str, setting("GROUNDPLANE_WORK_DIRECTORY", "cache of this process, emptied at every start", min_length=1)
@@ -83,7 +78,7 @@ class ShardSettings(msgspec.Struct, frozen=True, kw_only=True):
 def read_shard_settings(environment: Mapping[str, str]) -> ShardSettings:
     """Return the settings of `environment`. Raises InvalidInput that lists every fault, one a line."""
     settings = read_settings(ShardSettings, environment)
-    faults = list(_faults(settings))
+    faults = [*store_faults(settings, environment), *_faults(settings)]
     if faults:
         raise InvalidInput("\n".join(faults), code="invalid_settings")
     return settings
@@ -97,7 +92,7 @@ def _faults(settings: ShardSettings) -> Iterator[str]:
         "GROUNDPLANE_KEYS_DIRECTORY": settings.keys_directory,
     }
     for variable, directory in kept.items():
-        if Path(directory).resolve().is_relative_to(work):
+        if directory and Path(directory).resolve().is_relative_to(work):
             yield (
                 f"GROUNDPLANE_WORK_DIRECTORY={work} holds {variable}={directory}: expected a directory of its own, "
                 "since it is emptied at every start"

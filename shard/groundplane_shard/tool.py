@@ -1,14 +1,15 @@
 """`python -m groundplane_shard.tool`: look at a corpus in its store, without a running shard.
 
 `groundplane corpus` starts this program, since the command line imports none of the shard. It takes the shard's own
-environment (GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, GROUNDPLANE_STORE_DIRECTORY) and one command, and writes one
-JSON document to stdout. Exit codes: 0 done, 1 failed or damaged (the reason is on stderr), 2 usage.
+environment (GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, and where the store is) and one command, and writes one JSON
+document to stdout. Exit codes: 0 done, 1 failed or damaged (the reason is on stderr), 2 usage.
 """
 
 import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -20,15 +21,15 @@ from groundplane_shard import inspection
 from groundplane_shard.log import Layout, Record, Snapshot, Steps
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.log.record import Position
-from groundplane_shard.stores import LocalStore, run
+from groundplane_shard.store_settings import StoreSettings, build_store
+from groundplane_shard.stores import run
 
 
-class ToolSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ToolSettings(StoreSettings, frozen=True, kw_only=True):
     """Which corpus is looked at."""
 
     corpus_key: Annotated[str, setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus", min_length=1)]
     incarnation: Annotated[str, setting("GROUNDPLANE_INCARNATION", "its incarnation, a lowercase UUID", min_length=36)]
-    store_directory: Annotated[str, setting("GROUNDPLANE_STORE_DIRECTORY", "root of the local store", min_length=1)]
 
 
 COMMANDS: Mapping[str, Callable[[Layout], Steps[object]]] = {
@@ -56,14 +57,13 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         return _fail(InvalidInput(f"usage: python -m groundplane_shard.tool {{{'|'.join(COMMANDS)}}}"))
     try:
         settings = read_settings(ToolSettings, environment)
-        if not Path(settings.store_directory).is_dir():
+        if settings.store_directory and not Path(settings.store_directory).is_dir():
             raise InvalidInput(
                 f"store {settings.store_directory} is not a directory: expected the store of an installation"
             )
         layout = Layout(settings.corpus_key, settings.incarnation)
-        found = asyncio.run(
-            run(COMMANDS[arguments[0]](layout), LocalStore(Path(settings.store_directory)), _ReadOnly())
-        )
+        with closing(build_store(settings, environment)) as store:
+            found = asyncio.run(run(COMMANDS[arguments[0]](layout), store, _ReadOnly()))
     except GroundplaneError as error:
         return _fail(error)
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")

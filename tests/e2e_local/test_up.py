@@ -3,84 +3,12 @@
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-READY = "Ctrl-C stops"
+from tests.support.command_line import EXAMPLES, answer, command, environment, groundplane, running_up
 
 pytestmark = pytest.mark.process
-
-
-def environment() -> dict[str, str]:
-    """Return this process's environment without what would reach the programs."""
-    own = ("GROUNDPLANE_", "EMBEDDING_", "MODEL_EMBEDDING_", "FACE_DCI_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(own)}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from groundplane.cli.main import main; main()", *arguments]
-
-
-def groundplane(data: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run one command on this data directory and return exit code, stdout and stderr."""
-    done = subprocess.run(
-        [*command(*arguments), "--data", str(data)], check=False, capture_output=True, text=True, env=environment()
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
-def answer(data: Path, *arguments: str) -> Any:
-    code, out, err = groundplane(data, *arguments, "-o", "json")
-    assert code in {0, 5}, err
-    return msgspec.json.decode(out)
-
-
-class Up:
-    """A running `groundplane up`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.lines: list[str] = []
-
-    def await_line(self, text: str) -> str:
-        """Return the next line of its progress that holds `text`."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if text in line:
-                return line
-        raise AssertionError(f"up ended before it said {text!r}: {''.join(self.lines)}")
-
-    def children(self) -> list[int]:
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
-
-
-@contextmanager
-def running_up(data: Path, manifests: Sequence[Path] = (EXAMPLES,)) -> Iterator[Up]:
-    """Run `up` until the block ends, then stop it with SIGINT and see that it ends well."""
-    files = [part for path in manifests for part in ("-f", str(path))]
-    arguments = command("up", *files, "--port", "0", "--data", str(data))
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment()) as process:
-        up = Up(process)
-        try:
-            up.await_line(READY)
-            yield up
-            children = up.children()
-            process.send_signal(signal.SIGINT)
-            assert process.stderr is not None
-            process.stderr.read()
-            assert process.wait(timeout=60) == 0
-            assert not any(Path(f"/proc/{pid}").exists() for pid in children)
-        finally:
-            process.kill()
 
 
 @pytest.fixture
@@ -119,7 +47,7 @@ def test_what_was_indexed_answers_is_isolated_and_survives_a_restart(tmp_path, d
 def test_a_stopped_corpus_can_be_looked_into_and_a_flipped_bit_is_named(tmp_path, docs):
     """The store is all that is left after a stop; an operator must be able to trust it, or know which byte not to."""
     data = tmp_path / "data"
-    with running_up(data, [EXAMPLES / "acme.yaml"]):
+    with running_up(data, manifests=[EXAMPLES / "acme.yaml"]):
         assert answer(data, "index", str(docs), "--tenant", "acme")["indexed"] == 2
     kinds = [record["kind"] for record in answer(data, "corpus", "log", "--tenant", "acme")]
     snapshots = answer(data, "corpus", "snapshots", "--tenant", "acme")
@@ -155,7 +83,7 @@ def test_a_suspended_corpus_is_said_to_be_suspended(tmp_path):
     manifest = tmp_path / "acme.yaml"
     manifest.write_text((EXAMPLES / "acme.yaml").read_text().replace("spec:\n", "spec:\n  suspended: true\n"))
     data = tmp_path / "data"
-    with running_up(data, [manifest]) as up:
+    with running_up(data, manifests=[manifest]) as up:
         code, _, err = groundplane(data, "evidence", "anything", "--tenant", "acme")
         found = answer(data, "ask", "anything", "--tenant", "acme")
 

@@ -16,6 +16,7 @@ from groundplane.cli.terminal import notes_console, print_json, print_table, war
 from groundplane.errors import CorruptData, InvalidInput, Unavailable
 from groundplane.local.callers import find_corpus, read_directory
 from groundplane.local.layout import DataDirectory
+from groundplane.local.storage import read_storage
 from groundplane.wire.directory import CorpusEntry
 
 _TOOL = "groundplane_shard.tool"
@@ -80,7 +81,7 @@ def _run_tool(command: str, entry: CorpusEntry, data: Any) -> tuple[Any, int]:
     settings = {
         "GROUNDPLANE_CORPUS_KEY": entry.key,
         "GROUNDPLANE_INCARNATION": entry.incarnation,
-        "GROUNDPLANE_STORE_DIRECTORY": str(DataDirectory(data).store),
+        **read_storage(DataDirectory(data)).environment(DataDirectory(data)),
     }
     done = subprocess.run(
         [sys.executable, "-P", "-m", _TOOL, command], env={**os.environ, **settings}, capture_output=True, check=False

@@ -16,6 +16,7 @@ from groundplane.local.events import Died, Event, Killed, Ready, Replaced, Start
 from groundplane.local.layout import DataDirectory, Running
 from groundplane.local.plan import notes_of
 from groundplane.local.readiness import Readiness
+from groundplane.local.storage import Storage, choose_storage
 from groundplane.local.supervisor import Supervisor
 from groundplane.local.system import System, announce, hold_data_directory, prepare_system
 from groundplane.manifests import Manifests, load_manifests
@@ -37,20 +38,33 @@ _EMBEDDER = "GROUNDPLANE_EMBEDDER"
     "--embedder", type=click.Choice(["embedded", "openai", "none"]),
     help="Where vectors come from. [default: openai if EMBEDDING_URL is set, else embedded]",
 )  # fmt: skip
-def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None) -> None:
-    """Run router and shards for the corpora of manifests, until Ctrl-C. What was indexed stays in the data directory.
+@click.option(
+    "--object-store", metavar="URL", envvar="GROUNDPLANE_OBJECT_STORE",
+    help="Keep every corpus in this bucket: s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION]; its keys come from "
+    "GROUNDPLANE_S3_… variables. Remembered by the data directory. [env: GROUNDPLANE_OBJECT_STORE]",
+)  # fmt: skip
+def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None, object_store: str | None) -> None:
+    """Run router and shards for the corpora of manifests, until Ctrl-C.
+
+    What was indexed stays in the data directory, or in the bucket of --object-store.
 
     Other settings of router and shard are taken from the environment, as in a cluster. Manifests are read at start:
     restart to apply an edit.
     """
     manifests, directory = load_manifests(files), DataDirectory(data)
-    for warning in [*manifests.warnings, *notes_of(found.corpus for found in manifests.corpora)]:
-        warn(warning)
+    corpora = [found.corpus for found in manifests.corpora]
     with hold_data_directory(directory):
-        corpora = [found.corpus for found in manifests.corpora]
-        system = prepare_system(directory, corpora, port, embedder_settings(embedder, os.environ))
+        storage = _storage(directory, object_store)
+        for warning in [*manifests.warnings, *notes_of(corpora, has_bucket=bool(storage.object_store))]:
+            warn(warning)
+        system = prepare_system(directory, corpora, port, embedder_settings(embedder, os.environ), storage)
         asyncio.run(_run(directory, system, manifests))
-    notes_console().print(f"stopped; what was indexed stays in {directory.root}", soft_wrap=True)
+    notes_console().print(f"stopped; what was indexed stays in {storage.shown(directory)}", soft_wrap=True)
+
+
+def _storage(data: DataDirectory, object_store: str | None) -> Storage:
+    with data.named_faults():
+        return choose_storage(data, object_store)
 
 
 def embedder_settings(chosen: str | None, environment: Mapping[str, str]) -> dict[str, str]:

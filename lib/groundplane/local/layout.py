@@ -7,7 +7,8 @@ Directories are 0700 and files 0600 whatever the umask. A file is replaced whole
     keys/public/router-<kid>.pem         what the shards verify the router with
     incarnations.json                    {corpus key: uuid}, each made once
     directory.json                       groundplane.wire.directory.Directory, the router's view of the corpora
-    store/  work/<corpus key>/           log and snapshots; the shards' working directories, emptied at each start
+    store/  or  store.json               log and snapshots; or {"object_store": URL of the bucket where they lie}
+    work/<corpus key>/                   the shards' working directories, emptied at each start
     logs/<process>.log                   what each process said
     up.lock, up.json                     held, and {"url", "pid"}, while `groundplane up` runs
 """
@@ -45,6 +46,7 @@ class DataDirectory:
         self.incarnations = self.root / "incarnations.json"
         self.directory = self.root / "directory.json"
         self.store = self.root / "store"
+        self.storage = self.root / "store.json"
         self.work = self.root / "work"
         self.logs = self.root / "logs"
         self.lock = self.root / "up.lock"
@@ -53,7 +55,7 @@ class DataDirectory:
     def prepare(self) -> None:
         """Make every directory, private to this user. Raises InvalidInput where that cannot be done."""
         with self.named_faults():
-            for path in (self.root, self.keys, self.public_keys, self.store, self.work, self.logs):
+            for path in (self.root, self.keys, self.public_keys, self.work, self.logs):
                 path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
                 path.chmod(_DIRECTORY_MODE)
 

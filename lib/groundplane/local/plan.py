@@ -7,13 +7,17 @@ import msgspec
 from groundplane.api.v1alpha1 import TenantCorpus
 from groundplane.local.layout import DataDirectory
 from groundplane.local.ports import LOOPBACK
+from groundplane.local.storage import Storage
 from groundplane.wire.directory import CorpusEntry, Directory
 from groundplane.wire.names import CorpusKey, Incarnation
 
 SUSPENDED = "corpus_suspended"
 READY = "ready"
 
+SHARD_MODULE = "groundplane_shard.main"
+
 _NOT_INHERITED = frozenset({"GROUNDPLANE_URL", "GROUNDPLANE_TOKEN", "GROUNDPLANE_TOKEN_FILE", "GROUNDPLANE_DATA"})
+_STORE_CLIENT = "GROUNDPLANE_S3_"  # settings of the bucket's client, its keys among them: for shards alone
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,13 +73,13 @@ def plan_directory(placements: Iterable[Placement]) -> Directory:
     return Directory(corpora=tuple(_entry(placement) for placement in placements))
 
 
-def plan_shard(placement: Placement, data: DataDirectory) -> Program:
+def plan_shard(placement: Placement, data: DataDirectory, storage: Storage = Storage()) -> Program:  # noqa: B008 - frozen
     """Return the process of a corpus that is not suspended."""
     snapshots = placement.corpus.spec.snapshots
     environment = {
         "GROUNDPLANE_CORPUS_KEY": placement.key,
         "GROUNDPLANE_INCARNATION": placement.incarnation,
-        "GROUNDPLANE_STORE_DIRECTORY": str(data.store),
+        **storage.environment(data),
         "GROUNDPLANE_WORK_DIRECTORY": str(data.work / placement.key),
         "GROUNDPLANE_KEYS_DIRECTORY": str(data.public_keys),
         "GROUNDPLANE_SNAPSHOT_SECONDS": f"{snapshots.every_seconds:g}",
@@ -85,7 +89,7 @@ def plan_shard(placement: Placement, data: DataDirectory) -> Program:
     }
     return Program(
         name=f"shard-{placement.key}",
-        module="groundplane_shard.main",
+        module=SHARD_MODULE,
         url=str(placement.endpoint),
         environment=environment,
     )
@@ -108,11 +112,16 @@ def plan_router(data: DataDirectory, port: int, *, name: str = "router", **setti
 
 def child_environment(program: Program, inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of `program`: what the user set for it comes through, what is the user's own does not."""
-    kept = {name: value for name, value in inherited.items() if name not in _NOT_INHERITED}
+    is_shard = program.module == SHARD_MODULE
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if name not in _NOT_INHERITED and (is_shard or not name.startswith(_STORE_CLIENT))
+    }
     return {**kept, "PYTHONUNBUFFERED": "1", **program.environment}
 
 
-def notes_of(corpora: Iterable[TenantCorpus]) -> list[str]:
+def notes_of(corpora: Iterable[TenantCorpus], *, has_bucket: bool = False) -> list[str]:
     """Return what the manifests ask for and one machine does otherwise."""
     notes = []
     for corpus in corpora:
@@ -120,7 +129,8 @@ def notes_of(corpora: Iterable[TenantCorpus]) -> list[str]:
         if spec.suspended:
             notes.append(f"{corpus.full_name} is suspended: its shard is not started, its data stays")
         if spec.object_store is not None or spec.storage is not None:
-            notes.append(f"{corpus.full_name}: on one machine log and snapshots are kept in the data directory")
+            place = "the bucket of --object-store" if has_bucket else "the data directory"
+            notes.append(f"{corpus.full_name}: on one machine log and snapshots are kept in {place}")
         if spec.restore_from is not None:
             notes.append(f"{corpus.full_name}: spec.restoreFrom has no effect on one machine")
         if not spec.subjects:

@@ -11,6 +11,7 @@ from groundplane.local.layout import DataDirectory, Running, write_private
 from groundplane.local.lock import hold_lock
 from groundplane.local.plan import Program, place_corpora, plan_directory, plan_router, plan_shard
 from groundplane.local.ports import claim_port, free_ports
+from groundplane.local.storage import Storage
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,11 @@ def hold_data_directory(root: DataDirectory) -> Iterator[None]:
 
 
 def prepare_system(
-    data: DataDirectory, corpora: Sequence[TenantCorpus], port: int, settings: Mapping[str, str]
+    data: DataDirectory,
+    corpora: Sequence[TenantCorpus],
+    port: int,
+    settings: Mapping[str, str],
+    storage: Storage = Storage(),  # noqa: B008 - frozen
 ) -> System:
     """Write keys, incarnations and directory, and return the processes to start. The data directory must be held.
 
@@ -49,7 +54,7 @@ def prepare_system(
     with data.named_faults():
         write_private(data.directory, msgspec.json.encode(plan_directory(placements)))
     return System(
-        shards=tuple(plan_shard(placement, data) for placement in placements if placement.port is not None),
+        shards=tuple(plan_shard(placement, data, storage) for placement in placements if placement.port is not None),
         router=plan_router(data, router_port, **settings),
     )
 
