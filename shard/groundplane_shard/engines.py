@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from groundplane.errors import CorruptData
 from groundplane.wire.public import Basis
+from groundplane_shard.documents import Documents, merged_ids
 from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.flushing import chunk_rows, memo_rows
 from groundplane_shard.indexed import IndexedBase, indexed_documents, indexed_frequencies
@@ -118,7 +119,7 @@ class Engines:
         await self._table.build_search_indexes()
         self._has_search_indexes = True
         pin = await self._table.pin()
-        documents = await asyncio.to_thread(indexed_documents, base.documents.entries)
+        documents = await asyncio.to_thread(_lean_documents, [base.documents], point.sequence)
         frequencies = await asyncio.to_thread(base.document_frequencies)
         indexed = IndexedBase(pin, documents, frequencies)
         await self._write_statistics(indexed, point)
@@ -140,8 +141,8 @@ class Engines:
             raise ValueError("an indexed base has a table")
         pin = await self._table.pin()
         frequencies = await asyncio.to_thread(indexed_frequencies, old, frozen, sequence)
-        entries = old.documents.living_entries(sequence) + frozen.documents.living_entries(sequence)
-        return IndexedBase(pin, await asyncio.to_thread(indexed_documents, entries), frequencies)
+        documents = await asyncio.to_thread(_lean_documents, [old.documents, frozen.documents], sequence)
+        return IndexedBase(pin, documents, frequencies)
 
     async def _write_statistics(self, base: Base | None, point: Point) -> None:
         frequencies: dict[str, int] = {}
@@ -166,6 +167,12 @@ def _table_rows(frozen: Memtable, sequence: int) -> tuple[pa.Table | None, pa.Re
     return chunk_rows(frozen, sequence), memo_rows(frozen)
 
 
+def _lean_documents(parts: list[Documents], sequence: int) -> Documents:
+    """Return the documents of an indexed base from those of the layers that it replaces."""
+    entries = [entry for documents in parts for entry in documents.living_entries(sequence)]
+    return indexed_documents(entries, merged_ids(parts, sequence))
+
+
 async def _read_segment(pin: Pin, statistics: TableStatistics) -> Segment | None:
     batches = [batch async for batch in pin.scan(SEGMENT_COLUMNS)]
     pin.release()
@@ -188,7 +195,8 @@ async def _read_indexed(pin: Pin, statistics: TableStatistics) -> IndexedBase:
     entries, _ = await asyncio.to_thread(document_entries, table)
     found = Totals(len(entries), table.num_rows, sum(entry.tokens for entry in entries))
     _check_equal("documents, chunks and tokens", found, statistics.totals)
-    return IndexedBase(pin, indexed_documents(entries), statistics.frequencies)
+    documents = indexed_documents(entries, [entry.doc_id for entry in entries])
+    return IndexedBase(pin, documents, statistics.frequencies)
 
 
 async def _read_memos(pin: Pin) -> Memos:

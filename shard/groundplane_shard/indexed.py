@@ -135,10 +135,10 @@ def indexed_frequencies(old: IndexedBase, frozen: Memtable, sequence: int) -> di
     return {term: count for term, count in frequencies.items() if count}
 
 
-def indexed_documents(entries: list[DocumentEntry]) -> Documents:
-    """Return the documents of a base from their entries, without what only the exact engine needs."""
+def indexed_documents(entries: list[DocumentEntry], sorted_ids: list[str]) -> Documents:
+    """Return the documents of a base from their entries and ids in order, without what only the exact engine needs."""
     lean = [msgspec.structs.replace(entry, metadata=b"") if entry.metadata else entry for entry in entries]
-    return Documents.fixed(lean, [0] * len(lean), sorted(entry.doc_id for entry in lean))
+    return Documents.fixed(lean, [0] * len(lean), sorted_ids)
 
 
 class _Row(NamedTuple):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from groundplane.wire.filters import Filter
 from groundplane.wire.internal import ChunkFields
-from groundplane_shard.documents import DocumentEntry, Documents, Mask
+from groundplane_shard.documents import DocumentEntry, Documents, Mask, merged_ids
 from groundplane_shard.memtable import FREQUENCY_MASK, ROW_SHIFT, Memtable
 from groundplane_shard.payload import plain_values, vector_matrix
 from groundplane_shard.rows import Matrix, canonical_json
@@ -240,7 +240,8 @@ def merge_segment(old: Segment | None, frozen: Memtable, sequence: int) -> Segme
         document_of_row=np.repeat(np.arange(len(entries), dtype=np.int32), chunk_counts),
         fields=[raw for part in parts for raw in part.fields],
     )
-    documents = Documents.fixed(entries, first_rows, sorted(entry.doc_id for entry in entries))
+    layers = [frozen.documents] if old is None else [old.documents, frozen.documents]
+    documents = Documents.fixed(entries, first_rows, merged_ids(layers, sequence))
     return Segment(documents, columns, _merge_postings(parts))
 
 
