@@ -30,9 +30,9 @@ class History:
     def __init__(self):
         self.version = 0
         self.tried = {name: [DELETED] for name in NAMES}
-        self.acknowledged = dict.fromkeys(NAMES, DELETED)
+        self.acknowledged = dict.fromkeys(NAMES, 0)  # index into what was tried: deletions all look alike
         self.memos_tried = [None]
-        self.memo_acknowledged = None
+        self.memo_acknowledged = 0
         self.sequence = 0
         self.faults = []
 
@@ -47,33 +47,29 @@ class History:
         operations = [
             document(name, f"version {version}") if version else delete(name) for name, version in versions.items()
         ]
-        return write_request(*operations, memo("m", self.version)), versions, self.version
+        return write_request(*operations, memo("m", self.version)), {name: len(self.tried[name]) - 1 for name in names}
 
-    def note(self, result, versions, version):
+    def note(self, result, indexes):
         if result.sequence < self.sequence:
             self.faults.append(f"sequence {result.sequence} after {self.sequence}")
         self.sequence = max(self.sequence, result.sequence)
-        self.acknowledged.update(versions)
-        self.memo_acknowledged = version
+        self.acknowledged.update(indexes)
+        self.memo_acknowledged = len(self.memos_tried) - 1
 
     async def check(self, shard):
         """Compare what the shard holds with what it may hold."""
         for name in NAMES:
             stored = await shard.document(name)
             version = int(stored.text.split()[1]) if stored.document else DELETED
-            possible = self.tried[name][_last(self.tried[name], self.acknowledged[name]) :]
+            possible = self.tried[name][self.acknowledged[name] :]
             if version not in possible:
                 self.faults.append(f"{name} is at {version}: possible are {possible}")
         response = shard.memo("m", "f").response
         value = None if response is None else int(response)
-        if value not in self.memos_tried[_last(self.memos_tried, self.memo_acknowledged) :]:
-            self.faults.append(f"memo is at {value}: acknowledged was {self.memo_acknowledged}")
+        if value not in self.memos_tried[self.memo_acknowledged :]:
+            self.faults.append(f"memo is at {value}: acknowledged was {self.memos_tried[self.memo_acknowledged]}")
         if shard.status().sequence < self.sequence:
             self.faults.append(f"shard is at {shard.status().sequence}: acknowledged was {self.sequence}")
-
-
-def _last(values, value):
-    return len(values) - 1 - values[::-1].index(value)
 
 
 async def life(generator, store, history, directory, policy):
@@ -84,10 +80,10 @@ async def life(generator, store, history, directory, policy):
         await history.check(shard)
         store.rule = unreliable(generator, generator.choice((0.0, 0.2, 0.7)))
         for _ in range(generator.randint(2, 8)):
-            request, versions, version = history.attempt(generator)
+            request, indexes = history.attempt(generator)
             result = await outcome(shard.write(request))
             if not isinstance(result, BaseException):
-                history.note(result, versions, version)
+                history.note(result, indexes)
             elif not isinstance(result, GroundplaneError):
                 history.faults.append(repr(result))
             if policy is FLUSHES and generator.random() < 0.1:
