@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from traceback import format_exception
 from typing import Final
 
 import msgspec
@@ -17,7 +16,7 @@ from starlette.applications import Starlette
 from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput
 from groundplane.process.clock import Clock
-from groundplane.process.logs import Log
+from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.process.metrics import MetricsEndpoint, new_registry
 from groundplane.tokens import SigningKey, load_public_key
 from groundplane.wire.names import Reason
@@ -84,7 +83,9 @@ def _stop_on_bug(loop: asyncio.Task[None]) -> None:
     """End the process in order if `loop` ended by itself: a router that no longer sees changes must not go on answering."""
     if loop.cancelled() or (bug := loop.exception()) is None:
         return
-    _LOG.error("background_loop_failed", bug=type(bug).__name__, traceback="".join(format_exception(bug)))
+    _LOG.error(
+        "background_loop_failed", bug=type(bug).__name__, traceback=describe_traceback(bug)[-MAX_FIELD_CHARACTERS:]
+    )
     signal.raise_signal(signal.SIGTERM)
 
 

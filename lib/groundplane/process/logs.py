@@ -6,6 +6,7 @@ Texts, queries, tokens and keys are never fields; long values are cut. Lines of 
 import logging
 import sys
 from datetime import UTC, datetime
+from traceback import format_tb
 from typing import Any, TextIO
 
 import msgspec
@@ -37,6 +38,17 @@ class Log:
         self._logger.error(event, extra={_FIELDS: fields}, exc_info=True)  # noqa: LOG014 - called by handlers
 
 
+def describe_traceback(error: BaseException) -> str:
+    """Return where `error` and what led to it were raised, and their types, the first cause first.
+
+    Not their texts: those of foreign libraries quote what they could not handle, a tenant's document or its id.
+    """
+    earlier = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = f"{describe_traceback(earlier)}then\n" if earlier is not None else ""
+    kind = type(error)
+    return f"{before}{''.join(format_tb(error.__traceback__))}{kind.__module__}.{kind.__qualname__}\n"
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a record: time, level, component, event, then the fields."""
 
@@ -50,8 +62,8 @@ class JsonFormatter(logging.Formatter):
         }
         for name, value in getattr(record, _FIELDS, {}).items():
             line[name] = value[:MAX_FIELD_CHARACTERS] if isinstance(value, str) else value
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)[-8 * MAX_FIELD_CHARACTERS :]
+        if record.exc_info and record.exc_info[1] is not None:
+            line["traceback"] = describe_traceback(record.exc_info[1])[-8 * MAX_FIELD_CHARACTERS :]
         return msgspec.json.encode(line, enc_hook=repr).decode()
 
 

@@ -81,3 +81,20 @@ def test_below_the_level_nothing_is_written(stream):
     logging.getLogger("groundplane.x").debug("noise")
 
     assert stream.getvalue() == ""
+
+
+def test_a_traceback_says_where_and_what_kind_and_quotes_nothing(stream):
+    """Texts of foreign errors hold what they choked on: a tenant's document, or its id."""
+    document, title = "secret document", "secret title"
+    try:
+        try:
+            {}[document]
+        except KeyError as error:
+            raise ValueError(title) from error
+    except ValueError:
+        Log("x").exception("bug")
+
+    (line,) = lines(stream)
+    assert "secret" not in stream.getvalue()
+    assert line["traceback"].index("builtins.KeyError") < line["traceback"].index("builtins.ValueError")
+    assert "test_logs.py" in line["traceback"]
