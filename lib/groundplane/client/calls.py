@@ -190,7 +190,7 @@ def _error_of(call: Call[Any], reply: Reply) -> ClientError:
             text, reason=problem.reason, detail=problem.unavailable_detail, code=code, status=status
         )
     if code == WriteOutcomeUnknown.default_code:
-        return WriteOutcomeUnknown(f"{text}: repeat the call", code=code, status=status)
+        return WriteOutcomeUnknown(text, code=code, status=status)  # the text says what to do
     if status in {429, 503}:
         return ServiceUnreachable(text, code=code, status=status)
     if 400 <= status < 500:
