@@ -28,7 +28,7 @@ from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Identity, Layout, Replica
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.service import Shard
-from groundplane_shard.serving import ServingParts
+from groundplane_shard.serving import Serving, ServingParts
 from groundplane_shard.snapshots import SnapshotPolicy
 from groundplane_shard.stores import ObjectStore
 from tests.shard.corpus_model import ANALYSER, DIMENSION, replace
@@ -92,6 +92,17 @@ async def running(shard: Shard, *, is_ready: bool = True) -> AsyncIterator[Shard
         if is_ready:
             await until(lambda: shard.unready_detail is None)
         yield shard
+
+
+def serving_of(shard: Shard) -> Serving:
+    """Return the writer that `shard` has opened."""
+    assert shard._serving is not None
+    return shard._serving
+
+
+def kill_at_the_end(shard: Shard) -> None:
+    """Let `shard` end as a kill would end it: its stop publishes no snapshot."""
+    vars(serving_of(shard).snapshots)["_has_news"] = lambda: False
 
 
 async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:

@@ -25,6 +25,7 @@ class Bench:
     """A committer over a store that can be made to fail, with its task running."""
 
     def __init__(self, store, directory, limits=LIMITS):
+        self.memory = store
         self.store = FailingStore(store)
         self.directory = directory
         self.limits = limits
@@ -52,7 +53,7 @@ class Bench:
         return asyncio.create_task(self.committer.submit(operations))
 
     def records(self):
-        return sum("/log/" in key for key in self.store.store.objects)
+        return sum("/log/" in key for key in self.memory.objects)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ async def test_what_waits_counts_as_memory_too(tmp_path):
     jobs = [bench.submit(stored(f"d{number}", ("pump",) * 100)) for number in range(5)]
     await settled()
     release.set()
-    results = await asyncio.gather(first, *jobs, return_exceptions=True)
+    results = [await outcome(each) for each in (first, *jobs)]
     await bench.stop()
 
     refused = [each for each in results if isinstance(each, Unavailable)]

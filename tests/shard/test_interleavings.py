@@ -12,7 +12,17 @@ from groundplane.errors import GroundplaneError
 from groundplane_shard.snapshots import SnapshotPolicy
 from groundplane_shard.stores import MemoryStore
 from tests.fakes.virtual_clock import VirtualClock
-from tests.shard.shard_parts import delete, document, make_shard, memo, outcome, running, until, write_request
+from tests.shard.shard_parts import (
+    delete,
+    document,
+    kill_at_the_end,
+    make_shard,
+    memo,
+    outcome,
+    running,
+    until,
+    write_request,
+)
 from tests.support.failing_store import FailingStore, nothing, unreliable
 
 SEEDS = 200
@@ -31,7 +41,7 @@ class History:
         self.version = 0
         self.tried = {name: [DELETED] for name in NAMES}
         self.acknowledged = dict.fromkeys(NAMES, 0)  # index into what was tried: deletions all look alike
-        self.memos_tried = [None]
+        self.memos_tried: list[int | None] = [None]
         self.memo_acknowledged = 0
         self.sequence = 0
         self.faults = []
@@ -96,7 +106,7 @@ async def life(generator, store, history, directory, policy):
         store.rule = nothing
         await until(lambda: shard.unready_detail is None)
         if policy is NO_FLUSH or generator.random() < 0.5:
-            shard._serving.snapshots._has_news = lambda: False  # a kill: no snapshot at the stop
+            kill_at_the_end(shard)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
@@ -114,6 +124,6 @@ async def test_no_acknowledged_write_is_lost_and_none_is_invented(block, tmp_pat
         store.rule = nothing
         async with running(make_shard(store, tmp_path / f"{seed}-end")) as shard:
             await history.check(shard)
-            shard._serving.snapshots._has_news = lambda: False
+            kill_at_the_end(shard)
 
         assert history.faults == [], f"seed {seed}"

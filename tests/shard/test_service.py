@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.shard.shard_parts import (
     parts,
     running,
     search_request,
+    serving_of,
     settled,
     until,
     write_request,
@@ -185,7 +187,7 @@ async def test_a_log_with_vectors_of_another_embedding_is_not_served(shard, stor
     """Vectors of two models never meet in one index: I19."""
     async with running(shard):
         await shard.write(write_request(document("a")))
-        shard._serving._journal.embedding_id = b"\x07" * 16
+        serving_of(shard)._journal.embedding_id = b"\x07" * 16
         await shard.write(write_request(document("b")))
         before = records(store)
     crashed = make_shard(store, shard._work_directory, clock=clock)
@@ -220,6 +222,10 @@ async def test_a_store_that_cannot_be_reached_is_waited_for(shard, store, clock)
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
+def _is_at(shard, step):
+    return shard.unready_detail.startswith(step)
+
+
 async def test_opening_says_which_step_it_is_at(shard, store):
     """An operator who waits wants to know for what."""
     release = {step: asyncio.Event() for step in ("checking", "restoring", "taking")}
@@ -232,8 +238,8 @@ async def test_opening_says_which_step_it_is_at(shard, store):
     store.rule = rule
     seen = [shard.unready_detail]
     async with running(shard, is_ready=False):
-        for step in ("checking", "restoring", "taking"):
-            await until(lambda step=step: shard.unready_detail.startswith(step))
+        for step in release:
+            await until(partial(_is_at, shard, step))
             seen.append(shard.unready_detail)
             error = await outcome(shard.search(search_request()))
             assert (error.code, error.detail) == ("not_ready", shard.unready_detail)
@@ -338,7 +344,7 @@ async def test_a_half_applied_batch_is_rebuilt_from_the_log(shard, store, clock,
     """What is in memory is wrong from then on; what is in the log is right."""
     async with running(shard):
         await shard.write(write_request(document("a")))
-        memtable = shard._serving.corpus._active
+        memtable = serving_of(shard).corpus._active
         append = memtable.append
 
         def broken(operation, sequence):
@@ -358,14 +364,14 @@ async def test_a_half_applied_batch_is_rebuilt_from_the_log(shard, store, clock,
 
 async def test_a_bug_ends_the_process(shard, monkeypatch, caplog):
     """A task that died by a bug leaves a shard that is unready for ever and that nobody starts again."""
-    signals = []
+    signals: list[signal.Signals] = []
     monkeypatch.setattr(signal, "raise_signal", signals.append)
     async with running(shard):
 
         async def wrong(_sequence, _operations):
             raise TypeError("wrong")
 
-        monkeypatch.setattr(shard._serving.corpus, "apply", wrong)
+        monkeypatch.setattr(serving_of(shard).corpus, "apply", wrong)
         error = await outcome(shard.write(write_request(document("a"))))
         await until(lambda: bool(signals))
 
@@ -376,7 +382,7 @@ async def test_a_bug_ends_the_process(shard, monkeypatch, caplog):
 
 async def test_an_orderly_stop_is_no_bug(shard, monkeypatch):
     """The same callback sees both."""
-    signals = []
+    signals: list[signal.Signals] = []
     monkeypatch.setattr(signal, "raise_signal", signals.append)
     async with running(shard):
         pass
@@ -419,7 +425,7 @@ async def test_a_shard_that_opens_again_keeps_nothing_of_its_old_state(shard, st
     """Two corpora in memory at once are twice the memory."""
     async with running(shard):
         await shard.write(write_request(document("a")))
-        old = shard._serving.corpus
+        old = serving_of(shard).corpus
         store.rule = lambda call: "lost" if call.verb in {"create", "get"} and LAYOUT.log in call.key else None
         await outcome(shard.write(write_request(document("b"))))
         await wait_for_retry(shard, clock)
@@ -430,7 +436,7 @@ async def test_a_shard_that_opens_again_keeps_nothing_of_its_old_state(shard, st
         store.rule = nothing
         clock.advance(1.0)
         await until(lambda: shard.unready_detail is None)
-        assert shard._serving.corpus is not old
+        assert serving_of(shard).corpus is not old
 
 
 async def test_readiness_is_a_metric(store, tmp_path):

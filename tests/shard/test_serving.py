@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import cast
 
 import msgspec
 import pytest
@@ -10,7 +11,9 @@ from groundplane.errors import InvalidInput, Unavailable
 from groundplane_shard import preparing
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.committer import WriteLimits
+from groundplane_shard.corpus import Corpus
 from groundplane_shard.preparing import prepare_all
+from groundplane_shard.rows import prepare_operation
 from groundplane_shard.stores import MemoryStore
 from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.corpus_model import ANALYSER, DIMENSION, replace, vector_bytes
@@ -19,12 +22,14 @@ from tests.shard.shard_parts import (
     delete,
     document,
     identity,
+    kill_at_the_end,
     make_shard,
     memo,
     outcome,
     parts,
     running,
     search_request,
+    serving_of,
     settled,
     until,
     write_request,
@@ -58,9 +63,8 @@ async def test_two_first_writes_of_one_embedding_are_both_stored(shard):
 async def test_of_two_first_writes_of_different_embeddings_one_is_refused(shard):
     """Vectors of two models never mix: I19. The loser learns which one the corpus has."""
     won, lost = await asyncio.gather(
-        shard.write(write_request(document("a"))),
-        shard.write(write_request(document("b"), embedding=OTHER)),
-        return_exceptions=True,
+        outcome(shard.write(write_request(document("a")))),
+        outcome(shard.write(write_request(document("b"), embedding=OTHER))),
     )
 
     assert won.results[0].changed
@@ -107,7 +111,7 @@ async def test_what_manifest_says_of_an_id_wins_over_what_a_request_says(shard, 
     store.rule = failing("refused", "create", key=LAYOUT.log)
     await outcome(shard.write(write_request(document("a"))))
     store.rule = nothing
-    serving = shard._serving
+    serving = serving_of(shard)
     serving._embedding = None  # as if the answer to the registration had been lost
     wide = msgspec.structs.replace(identity(), dimension=5)
     error = await outcome(
@@ -200,12 +204,12 @@ async def test_a_search_that_gives_up_leaves_nothing_behind(shard):
 
     assert timed_out.code == "sequence_not_reached"
     assert shard._state.arrivals.count == 0
-    assert shard._serving._searches == 0
+    assert serving_of(shard)._searches == 0
 
 
 async def test_arrivals_wake_those_who_are_due_and_no_others():
     """One bookkeeping for many who wait, some of whom left."""
-    arrivals, corpus = Arrivals(), _StandingAt(3)
+    arrivals, corpus = Arrivals(), cast("Corpus", _StandingAt(3))
     waits = {number: asyncio.create_task(arrivals.reach(number, corpus)) for number in range(2, 8)}
     await settled()
     waits[5].cancel()
@@ -219,7 +223,7 @@ async def test_arrivals_wake_those_who_are_due_and_no_others():
 
 
 class _StandingAt:
-    def __init__(self, sequence):
+    def __init__(self, sequence: int):
         self.sequence = sequence
 
     def view(self):
@@ -249,7 +253,7 @@ async def test_a_write_that_has_no_room_is_refused_before_it_is_prepared(store, 
     shard = make_shard(store, tmp_path / "work", write_limits=WriteLimits(max_queued=10, max_memtable_bytes=1))
     monkeypatch.setattr(preparing, "prepare_operation", None)
     async with running(shard):
-        shard._serving._committer._pending_bytes = 1  # of a request that is on its way
+        serving_of(shard)._committer._pending_bytes = 1  # of a request that is on its way
         error = await outcome(shard.write(write_request(memo("m"))))
 
     assert error.code == "overloaded"
@@ -262,7 +266,7 @@ async def test_a_search_over_its_time_says_so(shard, monkeypatch):
     async def endless(_view, _request):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(shard._serving.corpus, "search", endless)
+    monkeypatch.setattr(serving_of(shard).corpus, "search", endless)
     error = await outcome(shard.search(search_request(deadline_ms=1)))
 
     assert (type(error), error.code) == (Unavailable, "overloaded")
@@ -281,10 +285,12 @@ async def test_a_search_over_its_time_says_so(shard, monkeypatch):
 async def test_large_documents_are_prepared_beside_the_event_loop(monkeypatch, large, is_threaded):
     """A few long chunks take as long as many short ones; searches must not wait for either."""
     threads = []
-    original = preparing.prepare_operation
-    monkeypatch.setattr(
-        preparing, "prepare_operation", lambda *arguments: threads.append(threading.get_ident()) or original(*arguments)
-    )
+
+    def noting(*arguments):
+        threads.append(threading.get_ident())
+        return prepare_operation(*arguments)
+
+    monkeypatch.setattr(preparing, "prepare_operation", noting)
     dimension = len(large.chunks[0].vector) // 4 if hasattr(large, "chunks") else DIMENSION
     await prepare_all([large], ANALYSER, identity(dimension), VirtualClock())
 
@@ -297,7 +303,7 @@ async def test_gauges_show_what_is_so_now(store, tmp_path):
     metrics = made.metrics
     async with running(make_shard(store, tmp_path / "first")) as first:
         await first.write(write_request(document("a")))
-        first._serving.snapshots._has_news = lambda: False  # as if it were killed
+        kill_at_the_end(first)
     shard = make_shard(store, tmp_path / "second", metrics=metrics)
     shard.observe()
     unready = metrics.documents._value.get()
