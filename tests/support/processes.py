@@ -1,6 +1,7 @@
 """Real processes for tests and benchmarks: started from their environment, killed by their process id."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,13 +31,16 @@ from groundplane.wire.names import PLATFORM_KEY, CorpusKey, Incarnation, TenantI
 
 ANALYSER_ID = "words-1-english"
 READY_SECONDS = 30.0
+PORTS = (12_000, 32_000)  # below the range that Linux takes for connections
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that nothing listens on now, of those that no client's connection is given meanwhile."""
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def identity(dimension: int) -> EmbeddingIdentity:
@@ -107,6 +111,11 @@ class ProgramProcess:
     def stop(self) -> int:
         """End the process in its own way and return its exit code."""
         return self._end(signal.SIGTERM)
+
+    def await_end(self, timeout_seconds: float = 30.0) -> int:
+        """Return the exit code of a process that ends by itself, negative for a signal. Raises TimeoutExpired."""
+        assert self._process is not None
+        return self._process.wait(timeout_seconds)
 
     def _end(self, signal_number: int) -> int:
         assert self._process is not None
