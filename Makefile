@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JOBS ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format reference bench lock clean
+.PHONY: help venv demo test simulate lint format reference bench lock clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ demo: $(STAMP)  ## start everything on this machine, index the demo corpus, ask,
 
 test: $(STAMP)  ## all tests that need no root and no cluster
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+simulate: $(STAMP)  ## the log protocol under seeded faults; SEEDS=2000 FIRST_SEED=0, exit 1 on a violation
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),2000) --first-seed $(or $(FIRST_SEED),0)
 
 lint: $(STAMP)  ## format, ruff, mypy, layers, drift of generated files
 	@$(BIN)/ruff format --check .

@@ -15,7 +15,7 @@ READ_FAULTS = ("no answer", "answer damaged", "answer of another object", "answe
 LIST_FAULTS = ("no answer", "listing unordered", "listing incomplete", "listing in pages")
 UPLOAD_FAULTS = (*WRITE_FAULTS, "upload damaged")
 VERIFY_FAULTS = ("no answer",)
-DISASTERS = ("log tail lost", "bucket rolled back", "old MANIFEST put back")
+DISASTERS = ("log tail lost", "bucket rolled back", "old MANIFEST put back", "MANIFEST lost")
 PROCESS_FAULTS = ("crash", "freeze", "process cut off", "store outage")
 CHANGES = ("corpus created again", "corpus restored", "restore into a used prefix", "foreign owner", "snapshot rotten")
 ALL_FAULTS = tuple(
@@ -35,17 +35,18 @@ class Rates:
         choice = rng.choice
         lost = choice((0.0, 0.03, 0.1))
         late = choice((0.0, 0.03, 0.08))
+        self.second_corpus = choice(("corpus created again", "corpus restored")) if rng.random() < 0.35 else ""
         self.chances = {
             "request lost": lost / 2,
             "answer lost": lost / 2,
             "no answer": lost,
             "late": late / 2,
             "repeated late": late / 2,
-            "conflict 409": choice((0.0, 0.04)),
+            "conflict 409": choice((0.01, 0.04)),
             "refused": choice((0.0, 0.0, 0.03)),
             "upload damaged": choice((0.0, 0.0, 0.05)),
             "answer damaged": choice((0.0, 0.0, 0.0, 0.06)),
-            "answer of another object": choice((0.0, 0.0, 0.0, 0.06)),
+            "answer of another object": choice((0.0, 0.1 if self.second_corpus else 0.0, 0.0, 0.06)),
             "answer out of date": choice((0.0, 0.0, 0.0, 0.08)),
             "listing unordered": choice((0.0, 0.0, 0.1)),
             "listing incomplete": choice((0.0, 0.0, 0.0, 0.2)),
@@ -62,7 +63,6 @@ class Rates:
         self.longest_freeze = choice((60, 250))
         self.at_barrier = 8
         self.disaster = choice(DISASTERS) if rng.random() < 0.25 else ""
-        self.second_corpus = choice(("corpus created again", "corpus restored")) if rng.random() < 0.35 else ""
         self.stranger = choice(("restore into a used prefix", "foreign owner")) if rng.random() < 0.2 else ""
         if rng.random() < 0.3:
             self._stall_take_overs()
@@ -81,7 +81,7 @@ class Rates:
         self.chances["conflict 409"] = 0.03
         self.outage = self.store_outage = self.crash = 0.0
         self.freeze, self.at_barrier, self.longest_freeze = 0.01, 60, 600
-        self.take_over, self.keep, self.records_per_snapshot, self.processes = 0.2, 1, 3, 4
+        self.take_over, self.keep, self.processes = 0.2, 1, 4
         self.disaster = self.second_corpus = self.stranger = ""
 
     def calm_down(self) -> None:

@@ -114,6 +114,7 @@ def manifest_lane(world: "World", process: Process) -> Lane:
         try:
             if writer.manifest.analyser_id is None:
                 yield from writer.register_analyser("words")
+            yield from _confirm(world, process, writer)
             yield from _publish(world, process, writer)
             if world.rng.random() < 0.8:
                 deleted = yield from writer.collect()
@@ -125,10 +126,21 @@ def manifest_lane(world: "World", process: Process) -> Lane:
         except (Unavailable, InvalidInput) as error:
             world.note(process, "not published", error.message)
         except CorruptData as error:
-            if error.code != "upload_damaged":
+            if error.code != "upload_damaged" or not world.rates.chances["upload damaged"]:
                 world.refused(process, error)
                 return
             world.note(process, "upload found damaged", error.message)
+
+
+def _confirm(world: "World", process: Process, writer: Writer) -> Lane:
+    """Now and then make sure of being the writer, as before an answer that must be the newest."""
+    if world.rng.random() < 0.8 or world.rates.is_misleading:
+        return
+    manifest = process.corpus.model.manifest
+    yield from writer.confirm()
+    is_newest = manifest is None or manifest.epoch <= writer.epoch
+    require(is_newest, "I5 a superseded writer is not confirmed", process.name, writer.epoch)
+    world.count("confirmed")
 
 
 def _publish(world: "World", process: Process, writer: Writer) -> Lane:
@@ -155,7 +167,9 @@ def _freeze_files(world: "World", process: Process, position: Position) -> tuple
 def restore_lane(world: "World", process: Process, until: int | None) -> Lane:
     """Copy the log of another incarnation into this one; what is refused or cut off is not tried again."""
     source = process.source or process.corpus
-    acknowledged_before = source.model.highest_acknowledged
+    known_before = source.model.witness.sequence
+    if not source.model.is_disturbed:
+        known_before = max(known_before, source.model.highest_acknowledged)
     wanted = Restoration(
         source=msgspec.structs.replace(process.identity(), layout=source.layout, owner=source.owner),
         target=process.identity(),
@@ -178,8 +192,7 @@ def restore_lane(world: "World", process: Process, until: int | None) -> Lane:
     end = manifest.restored_from.sequence if manifest.restored_from else None
     require(process.may_change, "I9 a prefix in use is not restored into", process.name)
     if until is None:
-        lost = source.model.is_disturbed
-        require(lost or (end or 0) >= acknowledged_before, "I9 a restore holds what was acknowledged before", end)
+        require((end or 0) >= known_before, "I12 a restore holds what was known before it began", end, known_before)
     else:
         require(end == until, "I9 a restore ends at the sequence that was named", end, until)
     world.note(process, "restored into a new incarnation", end)

@@ -46,6 +46,7 @@ class Model:
         self.checked_acknowledgements = 0
         self.is_disturbed = False  # the store lost objects; ends when the loss is accepted
         self.witness = Witness(0, 0)  # type: ignore[arg-type]  # plain numbers, as everywhere in the simulation
+        self._raisers: set[str] = set()  # every process that ever raised the epoch
         self._copied: list[Encoded] = []
 
     @property
@@ -119,6 +120,7 @@ class Model:
     def manifest_changed(self, data: bytes, seen_counter: int) -> None:
         """MANIFEST has a new version, made by a process that had seen `seen_counter`."""
         new, old = manifest_codec.decode(data, key="MANIFEST"), self.manifest
+        require(old is not None or not self.versions, "I25 an existing prefix is never initialised again", new.writer_id)
         require(new.counter > seen_counter, "I12 no process goes back to an older MANIFEST", new.counter, seen_counter)
         if old is not None:
             require(
@@ -132,6 +134,10 @@ class Model:
                 old.writer_id,
                 new.writer_id,
             )
+            if new.epoch > old.epoch:
+                contends_again = new.writer_id in self._raisers and old.writer_id != new.writer_id
+                require(not contends_again, "I5 a superseded writer never contends again", new.writer_id)
+                self._raisers.add(new.writer_id)
         if not self.is_disturbed:
             require(data not in self.versions, "I7 no two versions have equal bytes", new.counter)
             if old is not None and old.is_unfinished:

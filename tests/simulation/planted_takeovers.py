@@ -43,16 +43,12 @@ def _confirm_nothing(self: Replica, epoch: Epoch, barrier: Encoded) -> ops.Steps
 
 def _keep_the_epoch(self: Replica, override: Override | None) -> ops.Steps[Epoch]:
     manifest = yield from self.cell.change(lambda base: msgspec.structs.replace(base, epoch=Epoch(max(base.epoch, 1))))
-    self._was_writer = True
     return manifest.epoch
 
 
 def _raise_epoch_of_whoever(self: Replica, override: Override | None) -> ops.Steps[Epoch]:
-    def decide(base: Manifest) -> Manifest:
-        return msgspec.structs.replace(base, epoch=Epoch(base.epoch + 1))
-
-    manifest = yield from self.cell.change(decide)
-    return manifest.epoch
+    self._contended = None
+    return (yield from _raise_epoch(self, override))
 
 
 def _replace_any_version(key: str, data: bytes, etag: str) -> ops.Replace:

@@ -45,6 +45,7 @@ class Process:
         self.contents = Contents()
         self.position = Position()
         self.seen_counter = 0  # highest counter of a MANIFEST that it was told of
+        self.is_opening = True  # until its state was built for the first time
         self.is_taking_over = False
         self.is_publishing = False
         self.writer: Writer | None = None

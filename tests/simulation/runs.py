@@ -1,6 +1,7 @@
 """Running seeds: one seed, many seeds on all cores, seeds with a planted fault."""
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +24,7 @@ class Outcome:
         self.seeds = 0
         self.store_operations = 0
         self.acknowledgements = 0
+        self.cpu_seconds = 0.0
         self.fewest_store_operations = 0
         self.fewest_writers = 0
         self.fewest_fault_kinds = 0
@@ -39,6 +41,7 @@ class Outcome:
         self.seeds += other.seeds
         self.store_operations += other.store_operations
         self.acknowledgements += other.acknowledgements
+        self.cpu_seconds += other.cpu_seconds
         self.events += other.events
         self.faults += other.faults
         self.coverage.add(other.coverage)
@@ -69,12 +72,13 @@ def run_seed(
 
 def run_seeds(seeds: Iterable[int]) -> Outcome:
     """Run the seeds and return what all of them did; violations are listed, not raised."""
-    whole = Outcome()
+    whole, begun = Outcome(), time.process_time()
     for seed in seeds:
         try:
             whole.add(run_seed(seed, covers=seed % COVERAGE_EVERY == 0))
         except Violation as error:
             whole.violations.append(str(error))
+    whole.cpu_seconds = time.process_time() - begun
     return whole
 
 

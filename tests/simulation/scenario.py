@@ -73,7 +73,7 @@ class Scenario:
 
     def _happen(self) -> None:
         """Let one of the large things happen that this seed has in store, if the time is right."""
-        if self._second and self.first.model.end >= 3 and not self.first.model.is_disturbed:
+        if self._second and self.first.model.end >= 3 and not (self._disaster and self._second == "corpus restored"):
             self._begin_second_corpus(self._second)
             self._second = ""
         elif self._stranger and self.first.model.manifest is not None:
@@ -179,6 +179,9 @@ class Scenario:
             first_lost = self.rng.randrange(manifest.newest_sequence + 1, model.end + 1)
             for sequence in range(first_lost, model.end + 1):
                 store.remove(layout.record(sequence))
+        elif disaster == "MANIFEST lost":
+            store.remove(layout.manifest)
+            model.manifest = None
         else:
             usable = [objects for objects, end in self.first.checkpoints if end < model.end]
             if not usable or usable[-1][layout.manifest] == store.objects[layout.manifest]:
@@ -202,7 +205,7 @@ class Scenario:
     def _after_disaster(self, disaster: str) -> None:
         """What was on its way to the store is gone with it. Followers and the newest writer may live on.
 
-        An older writer may not: if the barrier that shuts it out is among what was lost, nothing can keep it from
+        Neither may who saw an empty prefix and is about to make its MANIFEST, nor an older writer: if the barrier that shuts it out is among what was lost, nothing can keep it from
         acknowledging a write that the next process refuses to build on. That is said in docs/durability.md.
         """
         world, model = self.world, self.first.model
@@ -214,7 +217,7 @@ class Scenario:
         world.late = [(operation, process) for operation, process in world.late if process.corpus is not self.first]
         for process in [process for process in world.processes if process.corpus is self.first and process.serves]:
             is_old = process.writer is not None and process.writer.epoch != model.positions[-1].epoch
-            if process.is_taking_over or is_old or self.rng.random() < 0.3:
+            if process.is_taking_over or process.is_opening or is_old or self.rng.random() < 0.3:
                 world.end(process)
                 world.start_process(self.first)
 
@@ -242,7 +245,7 @@ class Scenario:
         for operation, process in world.late:
             world.perform(operation, process, "late ")
         for corpus in world.corpora:
-            if corpus.model.manifest is None:
+            if not corpus.model.versions:
                 continue
             if not self._check_fresh_process(corpus) or world.faults["snapshot rotten"]:
                 continue
@@ -251,7 +254,10 @@ class Scenario:
 
     def _rot_all_of_newest(self, corpus: Corpus) -> bool:
         manifest = corpus.model.manifest
-        if manifest is None or not manifest.snapshots or (len(manifest.snapshots) < 2 and manifest.log_floor):
+        if manifest is None or not manifest.snapshots:
+            return False
+        has_spare = self.rates.keep > 1 and corpus.model.origin is None  # a fresh copy has one snapshot only
+        if len(manifest.snapshots) < 2 and manifest.log_floor and not has_spare:
             return False
         older = {file.key for snapshot in manifest.snapshots[:-1] for file in snapshot.files}
         for file in manifest.snapshots[-1].files:

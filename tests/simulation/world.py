@@ -347,6 +347,7 @@ class World:
             for content, file in zip(contents, files, strict=True):
                 self.local_files[staged_path(process, file)] = content
             return ops.Restored()
+        process.is_opening = False
         process.contents = unpack(contents)
         process.position = snapshot.position if snapshot else Position()
         return ops.Restored()

@@ -21,7 +21,7 @@ from uuid import UUID
 
 import msgspec
 
-from groundplane.errors import CorruptData, InvalidInput, Superseded, Unavailable
+from groundplane.errors import CorruptData, InvalidInput, OutcomeUnknown, Superseded, Unavailable
 from groundplane_shard.log import override as override_codec
 from groundplane_shard.log import record as codec
 from groundplane_shard.log import steps
@@ -52,7 +52,7 @@ class Replica:
         self._keep_snapshots = keep_snapshots
         self._barriers: set[Seq] = set()  # read since the restore; those before it are in MANIFEST
         self._damaged: set[str] = set()  # upload ids of snapshots that did not verify
-        self._was_writer = False  # whether this process ever raised the epoch
+        self._contended: Epoch | None = None  # the epoch above which this process raised it, or may have
 
     @property
     def manifest(self) -> Manifest:
@@ -235,7 +235,7 @@ class Replica:
     def _raise_epoch(self, override: Override | None) -> Steps[Epoch]:
         lost_epoch = override.witness_epoch if override else 0
         seen, own = self.manifest, self.cell.identity.writer_id
-        if self._was_writer and seen.writer_id != own:
+        if self._contended not in (None, seen.epoch) and seen.writer_id != own:
             raise _lost_race(seen.epoch, seen.epoch - 1)
 
         def decide(base: Manifest) -> Manifest:
@@ -243,9 +243,14 @@ class Replica:
                 raise _lost_race(base.epoch, seen.epoch)
             return msgspec.structs.replace(base, epoch=Epoch(max(base.epoch, lost_epoch) + 1))
 
-        manifest = yield from self.cell.change(decide)
-        self._was_writer = True
-        return manifest.epoch
+        before, self._contended = self._contended, seen.epoch
+        try:
+            return (yield from self.cell.change(decide)).epoch
+        except OutcomeUnknown:
+            raise
+        except Unavailable:
+            self._contended = before  # certainly not raised
+            raise
 
     def _place_barrier(self, epoch: Epoch, override: Override | None) -> Steps[Encoded]:
         """Create the barrier at the first free sequence, applying the records of the old writer that came first."""
