@@ -88,7 +88,7 @@ def test_a_traceback_says_where_and_what_kind_and_quotes_nothing(stream):
     document, title = "secret document", "secret title"
     try:
         try:
-            {}[document]
+            dict[str, str]()[document]
         except KeyError as error:
             raise ValueError(title) from error
     except ValueError:
