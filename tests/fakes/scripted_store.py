@@ -59,10 +59,11 @@ def failure(status: int, code: str) -> Reply:
 class ScriptedStore:
     """Answers the first request with the first reply, and so on; the last reply is repeated."""
 
-    def __init__(self, replies: Sequence[Reply], tls: ssl.SSLContext | None) -> None:
+    def __init__(self, replies: Sequence[Reply], tls: ssl.SSLContext | None, deaf_seconds: float) -> None:
         self.requests: list[Received] = []
         self._replies = list(replies)
         self._tls = tls
+        self._deaf_seconds = deaf_seconds
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -106,6 +107,7 @@ class ScriptedStore:
             connection.settimeout(5.0)
             if self._tls:
                 connection = self._tls.wrap_socket(connection, server_side=True)
+            self._stop.wait(self._deaf_seconds)
             request = _read_request(connection)
             with self._changed:
                 self.requests.append(request)
@@ -121,9 +123,11 @@ class ScriptedStore:
 
 
 @contextmanager
-def scripted_store(*replies: Reply, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedStore]:
-    """Give a running server."""
-    store = ScriptedStore(replies, tls)
+def scripted_store(
+    *replies: Reply, tls: ssl.SSLContext | None = None, deaf_seconds: float = 0.0
+) -> Iterator[ScriptedStore]:
+    """Give a running server that begins to read each request after `deaf_seconds`."""
+    store = ScriptedStore(replies, tls, deaf_seconds)
     try:
         yield store
     finally:

@@ -409,6 +409,17 @@ def _after(head, reply):
     return msgspec.structs.replace(reply, head=head)
 
 
+async def test_store_that_reads_slowly_is_given_the_time_of_a_call_not_of_a_connection(monkeypatch):
+    """Connecting is given up soon; a store that is busy with other requests is not away."""
+    monkeypatch.setattr("groundplane_shard.stores.s3.connections.CONNECT_SECONDS", 0.2)
+    with scripted_store(STORED, deaf_seconds=0.6) as server:
+        store = open_store(server.endpoint)
+        written = await store.create(KEY, bytes(12_000_000))  # more than the buffers of a connection take
+        await asyncio.to_thread(store.close)
+
+    assert written == Stored("e1")
+
+
 async def test_log_is_written_while_files_are_transferred(tmp_path):
     """A restore or an upload of a snapshot keeps its threads to itself."""
     with scripted_store(*[SILENCE] * 12, STORED) as server:
