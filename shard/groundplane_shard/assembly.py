@@ -14,7 +14,7 @@ from groundplane_shard.access import Access
 from groundplane_shard.app import ShardApi, build_app
 from groundplane_shard.committer import WriteLimits
 from groundplane_shard.local_state import LocalState
-from groundplane_shard.log import Identity, Layout, Replica
+from groundplane_shard.log import Identity, Layout, Replica, Seq
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.problems import ShardProblemHandler
 from groundplane_shard.service import Shard
@@ -22,6 +22,7 @@ from groundplane_shard.serving import ServingParts
 from groundplane_shard.settings import MIB, ShardSettings
 from groundplane_shard.snapshots import SnapshotPolicy
 from groundplane_shard.stores import ObjectStore
+from groundplane_shard.witness import WitnessFile
 
 
 def assemble(
@@ -49,6 +50,10 @@ def assemble(
         ),
         max_searches=settings.max_searches,
         key_ids=keys.ids,
+        witness=WitnessFile(
+            Path(settings.witness_file) if settings.witness_file else None, may_write=settings.witness_write
+        ),
+        accept_data_loss=None if settings.accept_data_loss is None else Seq(settings.accept_data_loss),
     )
     shard = Shard(parts, replica, store, state, work_directory)
     audience = capability_audience(CorpusKey(settings.corpus_key), parse_incarnation(settings.incarnation))

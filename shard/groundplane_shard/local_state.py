@@ -19,7 +19,18 @@ from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.disk import local_disk
 from groundplane_shard.failpoints import Failpoint, reach
-from groundplane_shard.log import NO_EMBEDDING, Kind, Layout, LocalFile, Position, Record, Snapshot, Writer
+from groundplane_shard.log import (
+    NO_EMBEDDING,
+    Kind,
+    Layout,
+    LocalFile,
+    Override,
+    Position,
+    Record,
+    Snapshot,
+    Writer,
+)
+from groundplane_shard.log import override as override_codec
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
 from groundplane_shard.rows import StoredOperation
@@ -59,6 +70,7 @@ class LocalState:
         self._applied = Lag()
         self._published = Lag()
         self.arrivals = Arrivals()
+        self.accepted_loss: Override | None = None  # what the last applied record says, if it is an override
         self.embedding_ids: set[bytes] = set()  # that the log records applied since the restore name
 
     @property
@@ -102,7 +114,7 @@ class LocalState:
         """Apply one committed record, whole. Raises CorruptData if that cannot be done: the state must be rebuilt."""
         operations = await self._operations(record)
         await self.corpus.apply(record.sequence, operations)
-        if record.kind is not Kind.BARRIER:
+        if not record.kind.is_barrier:
             self._applied = Lag(self._applied.records + 1, self._applied.log_bytes + len(record.payload))
         if self.corpus.dimension is None:
             self._places.clear()  # nothing can be flushed before the first document, and then only from there on
@@ -110,6 +122,7 @@ class LocalState:
         if record.embedding_id != NO_EMBEDDING:
             self.embedding_ids.add(record.embedding_id)
         reach(Failpoint.APPLIED)
+        self.accepted_loss = self._override(record)
         self.arrivals.moved(record.sequence)
 
     def place_of(self, sequence: int) -> Place:
@@ -143,11 +156,16 @@ class LocalState:
 
     async def _operations(self, record: Record) -> Sequence[StoredOperation]:
         expected, self._expected = self._expected, None
-        if record.kind is Kind.BARRIER:
+        if record.kind.is_barrier:
             return ()
         if expected is not None and expected[0] is record.payload:
             return expected[1]
         return await asyncio.to_thread(payload.decode, record.payload, self.corpus.dimension)
+
+    def _override(self, record: Record) -> Override | None:
+        if record.kind is not Kind.OVERRIDE:
+            return None
+        return override_codec.decode(record.payload, key=self._layout.record(record.sequence))
 
 
 class Journal:

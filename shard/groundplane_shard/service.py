@@ -37,7 +37,7 @@ from groundplane_shard.disk import empty
 from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import LocalState
-from groundplane_shard.log import Replica
+from groundplane_shard.log import Override, Replica
 from groundplane_shard.memory import forget_loaded_modules
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.serving import Serving, ServingParts
@@ -164,7 +164,8 @@ class Shard:
             serving = await self._open()
             has_served = True
             try:
-                await self._serve(serving)
+                async with self._parts.witness.kept(serving.durable, self._clock):
+                    await self._serve(serving)
             except asyncio.CancelledError:
                 await self._publish_at_stop(serving)
                 raise
@@ -186,12 +187,15 @@ class Shard:
         await check_conditions(self._store, layout.prefix, token=secrets.token_hex(16))
         reach(Failpoint.STORE_CHECKED)
         self._enter("restoring")
+        witness = await self._parts.witness.read()  # before the store is, which only grows beyond it
         await run(self._replica.open(), self._store, self._state)
         check_analyser(self._replica.manifest, analyser_id)
         check_log(self._state.embedding_ids, stored_embedding(self._replica.manifest))
         reach(Failpoint.LOG_READ)
         self._enter("taking_over")
-        writer = await run(self._replica.take_over(), self._store, self._state)
+        steps = self._replica.take_over(witness, accept_data_loss=self._parts.accept_data_loss)
+        writer = await run(steps, self._store, self._state)
+        self._audit_loss(self._state.accepted_loss)
         serving = Serving(self._parts, writer, self._store, self._state)
         reach(Failpoint.TAKEN_OVER)
         self._log.info(
@@ -219,6 +223,16 @@ class Shard:
             self._serving = None
             self._metrics.ready.set(0)
             await serving.close()
+
+    def _audit_loss(self, loss: Override | None) -> None:
+        """Say in the log that this opening went on although the store had lost records, if it did."""
+        if loss is not None:
+            self._log.warning(
+                "data_loss_accepted",
+                accepted_sequence=loss.accepted_sequence,
+                witness_sequence=loss.witness_sequence,
+                witness_epoch=loss.witness_epoch,
+            )
 
     async def _publish_at_stop(self, serving: Serving) -> None:
         """Publish what no snapshot holds yet, so that the next start is quick."""

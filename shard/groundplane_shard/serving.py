@@ -29,13 +29,14 @@ from groundplane_shard.committer import Acknowledged, Committer, WriteLimits
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import Journal, LocalState
-from groundplane_shard.log import Layout, Writer
+from groundplane_shard.log import Layout, Seq, Witness, Writer
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.preparing import prepare_all
 from groundplane_shard.search import Found
 from groundplane_shard.snapshots import SnapshotPolicy, Snapshots
 from groundplane_shard.stores import ObjectStore, run
 from groundplane_shard.view import View
+from groundplane_shard.witness import WitnessFile
 
 
 class ServingParts(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class ServingParts(msgspec.Struct, frozen=True):
     snapshot_policy: SnapshotPolicy
     max_searches: int
     key_ids: list[str]
+    witness: WitnessFile = WitnessFile()
+    accept_data_loss: Seq | None = None
 
     def check_incarnation(self, incarnation: str) -> None:
         """Raise InvalidInput (409 `wrong_incarnation`) unless a request means this life of this corpus."""
@@ -86,6 +89,10 @@ class Serving:
         ended, _ = await asyncio.wait((*self._tasks, self._superseded), return_when=asyncio.FIRST_COMPLETED)
         for each in ended:
             each.result()
+
+    def durable(self) -> Witness:
+        """Return how far this writer's log is durable."""
+        return Witness(self._writer.epoch, self._writer.position.sequence)
 
     async def close(self) -> None:
         """Finish the commit, the flush and the snapshot under way, and begin no other."""

@@ -69,6 +69,29 @@ class ShardSettings(StoreSettings, frozen=True, kw_only=True):
     max_connections: Annotated[
         int, setting("GROUNDPLANE_MAX_CONNECTIONS", "open connections; more are refused with 503", ge=1)
     ] = 1_024
+    witness_file: Annotated[
+        str,
+        setting(
+            "GROUNDPLANE_WITNESS_FILE",
+            "JSON file outside the store with the highest durable epoch and sequence; a store that holds less is refused",
+        ),
+    ] = ""
+    witness_write: Annotated[
+        bool,
+        setting(
+            "GROUNDPLANE_WITNESS_WRITE",
+            "whether this process keeps that file up to date; false where the operator does",
+        ),
+    ] = False
+    accept_data_loss: Annotated[
+        int | None,
+        setting(
+            "GROUNDPLANE_ACCEPT_DATA_LOSS",
+            "sequence at which the log ends although the witness saw more: go on after it, all later writes are lost; "
+            "for one start",
+            ge=0,
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         setting("GROUNDPLANE_LOG_LEVEL", "least severe level that is logged"),
@@ -90,6 +113,7 @@ def _faults(settings: ShardSettings) -> Iterator[str]:
     kept = {
         "GROUNDPLANE_STORE_DIRECTORY": settings.store_directory,
         "GROUNDPLANE_KEYS_DIRECTORY": settings.keys_directory,
+        "GROUNDPLANE_WITNESS_FILE": settings.witness_file,
     }
     for variable, directory in kept.items():
         if directory and Path(directory).resolve().is_relative_to(work):
@@ -97,8 +121,21 @@ def _faults(settings: ShardSettings) -> Iterator[str]:
                 f"GROUNDPLANE_WORK_DIRECTORY={work} holds {variable}={directory}: expected a directory of its own, "
                 "since it is emptied at every start"
             )
+    yield from _witness_faults(settings)
     if settings.memtable_mib <= settings.flush_mib:
         yield (
             f"GROUNDPLANE_MEMTABLE_MIB={settings.memtable_mib}: expected more than GROUNDPLANE_FLUSH_MIB="
             f"{settings.flush_mib}, or writes are refused before a flush begins"
         )
+
+
+def _witness_faults(settings: ShardSettings) -> Iterator[str]:
+    if settings.witness_write and not settings.witness_file:
+        yield "GROUNDPLANE_WITNESS_WRITE=true: expected GROUNDPLANE_WITNESS_FILE, the file to write, to be set too"
+    if settings.witness_file and settings.store_directory:
+        store = Path(settings.store_directory).resolve()
+        if Path(settings.witness_file).resolve().is_relative_to(store):
+            yield (
+                f"GROUNDPLANE_WITNESS_FILE={settings.witness_file} lies in the store: expected a file outside of "
+                f"GROUNDPLANE_STORE_DIRECTORY={settings.store_directory}, or both would be lost together"
+            )

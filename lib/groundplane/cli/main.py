@@ -22,7 +22,7 @@ from groundplane.client.errors import (
     ServiceUnreachable,
     WriteOutcomeUnknown,
 )
-from groundplane.errors import Denied, GroundplaneError
+from groundplane.errors import Denied, GroundplaneError, Unavailable
 
 EXIT_ERROR = 1
 EXIT_UNAUTHORISED = 4
@@ -104,6 +104,11 @@ def _hints(error: GroundplaneError) -> list[str]:
             return ["the same command again: a write that happened is not done twice"]
         case ServiceUnreachable(status=None):
             return ["groundplane up (starts router and shards on this machine)", "--url with the router's address"]
+        case Unavailable(code="behind_witness"):
+            return [
+                "groundplane up once the missing objects are back in the store",
+                "groundplane up --accept-data-loss TENANT=SEQUENCE, naming where the log ends: what came after it is lost",
+            ]
         case NotAuthorised(status=403):
             return ["a token whose subject has this access in its TenantCorpus"]
         case RequestRefused(field=str() as field):

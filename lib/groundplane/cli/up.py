@@ -3,13 +3,15 @@
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from groundplane.api.v1alpha1 import TenantCorpus
 from groundplane.cli.connection import data_option
 from groundplane.cli.terminal import notes_console, printable, warn
 from groundplane.local.events import Died, Event, Killed, Ready, Replaced, Started, Stopping, Waiting
@@ -21,8 +23,10 @@ from groundplane.local.supervisor import Supervisor
 from groundplane.local.system import System, announce, hold_data_directory, prepare_system
 from groundplane.manifests import Manifests, load_manifests
 from groundplane.process.clock import SystemClock
+from groundplane.wire.names import CorpusKey
 
 _EMBEDDER = "GROUNDPLANE_EMBEDDER"
+_PLATFORM = "platform"
 
 
 @click.command()
@@ -43,7 +47,20 @@ _EMBEDDER = "GROUNDPLANE_EMBEDDER"
     help="Keep every corpus in this bucket: s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION]; its keys come from "
     "GROUNDPLANE_S3_… variables. Remembered by the data directory. [env: GROUNDPLANE_OBJECT_STORE]",
 )  # fmt: skip
-def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None, object_store: str | None) -> None:
+@click.option(
+    "--accept-data-loss", "losses", multiple=True, metavar="TENANT=SEQUENCE",
+    help="Go on with a log that ends at SEQUENCE although more had been acknowledged: what came after is lost. "
+    "platform=SEQUENCE for the platform's corpus.",
+)  # fmt: skip
+def up(
+    *,
+    files: tuple[Path, ...],
+    data: Path,
+    port: int,
+    embedder: str | None,
+    object_store: str | None,
+    losses: tuple[str, ...],
+) -> None:
     """Run router and shards for the corpora of manifests, until Ctrl-C.
 
     What was indexed stays in the data directory, or in the bucket of --object-store.
@@ -53,8 +70,9 @@ def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None, obj
     """
     manifests, directory = load_manifests(files), DataDirectory(data)
     corpora = [found.corpus for found in manifests.corpora]
+    accepted = parse_losses(losses, corpora)
     with hold_data_directory(directory):
-        storage = _storage(directory, object_store)
+        storage = msgspec.structs.replace(_storage(directory, object_store), accepted_losses=accepted)
         for warning in [*manifests.warnings, *notes_of(corpora, has_bucket=bool(storage.object_store))]:
             warn(warning)
         system = prepare_system(directory, corpora, port, embedder_settings(embedder, os.environ), storage)
@@ -65,6 +83,24 @@ def up(files: tuple[Path, ...], data: Path, port: int, embedder: str | None, obj
 def _storage(data: DataDirectory, object_store: str | None) -> Storage:
     with data.named_faults():
         return choose_storage(data, object_store)
+
+
+def parse_losses(losses: Iterable[str], corpora: Iterable[TenantCorpus]) -> dict[CorpusKey, int]:
+    """Return the accepted end of each log that `losses` (TENANT=SEQUENCE) name. Raises click.UsageError."""
+    named: dict[str, list[CorpusKey]] = {}
+    for corpus in corpora:
+        named.setdefault(corpus.spec.tenant or _PLATFORM, []).append(corpus.spec.corpus_key)
+    accepted: dict[CorpusKey, int] = {}
+    for loss in losses:
+        name, _, sequence = loss.rpartition("=")
+        keys = named.get(name, [])
+        if len(keys) != 1 or not sequence.isascii() or not sequence.isdecimal() or keys[0] in accepted:
+            known = ", ".join(sorted(named))
+            raise click.UsageError(
+                f"--accept-data-loss {loss[:64]!r}: expected TENANT=SEQUENCE once for a tenant, of {known}"
+            )
+        accepted[keys[0]] = int(sequence)
+    return accepted
 
 
 def embedder_settings(chosen: str | None, environment: Mapping[str, str]) -> dict[str, str]:

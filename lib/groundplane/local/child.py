@@ -14,7 +14,7 @@ from groundplane.local.plan import Program, child_environment
 
 MAX_LOG_BYTES = 16 * 1024 * 1024
 MAX_TAIL_BYTES = 16 * 1024
-MAX_WORDS = 300
+MAX_WORDS = 600
 REFUSAL_PREFIX = "groundplane: "
 
 

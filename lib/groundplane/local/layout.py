@@ -8,6 +8,7 @@ Directories are 0700 and files 0600 whatever the umask. A file is replaced whole
     incarnations.json                    {corpus key: uuid}, each made once
     directory.json                       groundplane.wire.directory.Directory, the router's view of the corpora
     store/  or  store.json               log and snapshots; or {"object_store": URL of the bucket where they lie}
+    witness/<corpus key>/<incarnation>.json   how far its log was durable: kept apart from the store, to know of its losses
     work/<corpus key>/                   the shards' working directories, emptied at each start
     logs/<process>.log                   what each process said
     up.lock, up.json                     held, and {"url", "pid"}, while `groundplane up` runs
@@ -47,6 +48,7 @@ class DataDirectory:
         self.directory = self.root / "directory.json"
         self.store = self.root / "store"
         self.storage = self.root / "store.json"
+        self.witness = self.root / "witness"
         self.work = self.root / "work"
         self.logs = self.root / "logs"
         self.lock = self.root / "up.lock"
@@ -55,7 +57,7 @@ class DataDirectory:
     def prepare(self) -> None:
         """Make every directory, private to this user. Raises InvalidInput where that cannot be done."""
         with self.named_faults():
-            for path in (self.root, self.keys, self.public_keys, self.work, self.logs):
+            for path in (self.root, self.keys, self.public_keys, self.witness, self.work, self.logs):
                 path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
                 path.chmod(_DIRECTORY_MODE)
 
@@ -72,6 +74,10 @@ class DataDirectory:
                 "mend that, or choose another with --data",
                 code="data_directory_unusable",
             ) from error
+
+    def witness_of(self, key: str, incarnation: str) -> Path:
+        """Return the witness of one incarnation."""
+        return self.witness / key / f"{incarnation}.json"
 
     def log_of(self, process: str) -> Path:
         """Return the log file of a process."""

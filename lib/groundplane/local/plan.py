@@ -76,10 +76,14 @@ def plan_directory(placements: Iterable[Placement]) -> Directory:
 def plan_shard(placement: Placement, data: DataDirectory, storage: Storage = Storage()) -> Program:  # noqa: B008 - frozen
     """Return the process of a corpus that is not suspended."""
     snapshots = placement.corpus.spec.snapshots
+    accepted = storage.accepted_losses.get(placement.key)
     environment = {
         "GROUNDPLANE_CORPUS_KEY": placement.key,
         "GROUNDPLANE_INCARNATION": placement.incarnation,
         **storage.environment(data),
+        "GROUNDPLANE_WITNESS_FILE": str(data.witness_of(placement.key, placement.incarnation)),
+        "GROUNDPLANE_WITNESS_WRITE": "true",
+        "GROUNDPLANE_ACCEPT_DATA_LOSS": "" if accepted is None else str(accepted),
         "GROUNDPLANE_WORK_DIRECTORY": str(data.work / placement.key),
         "GROUNDPLANE_KEYS_DIRECTORY": str(data.public_keys),
         "GROUNDPLANE_SNAPSHOT_SECONDS": f"{snapshots.every_seconds:g}",

@@ -3,18 +3,24 @@
 `store.json` holds the bucket's URL and no keys: those come from the environment of whoever starts a program.
 """
 
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from groundplane.errors import InvalidInput
 from groundplane.local.layout import DataDirectory, write_private
+from groundplane.wire.names import CorpusKey
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """The store of one installation. `object_store` is a store URL, "" for the directory below the data directory."""
+    """The store of one installation. `object_store` is a store URL, "" for the directory below the data directory.
+
+    `accepted_losses` are the sequences at which logs end although more was witnessed, for a start that goes on after them.
+    """
 
     object_store: str = ""
+    accepted_losses: Mapping[CorpusKey, int] = {}
 
     def environment(self, data: DataDirectory) -> dict[str, str]:
         """Return the variables that lead a program to the store; one inherited from elsewhere is switched off."""

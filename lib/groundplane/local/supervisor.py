@@ -1,8 +1,9 @@
 """Keeps the processes of one data directory up: starts them in order, restarts what dies, stops them in reverse.
 
 A stage is started when every process of the stages before it is ready: shards first, then routers. A process that
-ends by itself is started again on the same port after a pause that doubles up to half a minute. One that was never
-ready and refuses its settings (exit code 2), or has died five times, ends the start: no restart can mend that.
+ends by itself is started again on the same port after a pause that doubles up to half a minute. What no restart can mend
+ends the start: a process that was never ready and refuses its settings (exit code 2), or has died five times, or finds
+less in its store than was witnessed.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from groundplane.process.clock import Clock
 
 USAGE_EXIT_CODE = 2
 SUPERSEDED = "superseded"
+BEHIND_WITNESS = "behind_witness"
 COULD_NOT_START = 126  # as shells say it
 
 
@@ -116,6 +118,7 @@ class Supervisor:
             for name in waiting:
                 if self._keepers[name].done():
                     self._keepers[name].result()
+            self._give_up_if_behind(sorted(pending))
             before, pending = pending, {name for name in pending if not waiting[name].done()}
             elapsed = self._clock.monotonic() - began
             if pending and elapsed > self._patience.start_seconds:
@@ -165,6 +168,13 @@ class Supervisor:
         if deaths >= self._patience.early_deaths:
             text = f"{name} ended {deaths} times before it was ready: {words or 'without a word'}; see {log}"
             raise Unavailable(text, code="start_failed")
+
+    def _give_up_if_behind(self, names: Sequence[str]) -> None:
+        """Raise Unavailable if a store has lost writes: only a person can say what is to become of them."""
+        for name in names:
+            if BEHIND_WITNESS in self._answers.get(name, ""):
+                words = last_words(self._data.log_of(name))
+                raise Unavailable(f"{name} is not started: {words}", code=BEHIND_WITNESS)
 
     async def _watch(self, program: Program, child: Child, began: float) -> None:
         """Report when `child` is ready, and afterwards end it if another writer has superseded it."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from groundplane.local.child import last_words, refusal
+from groundplane.local.child import MAX_WORDS, last_words, refusal
 
 INFO = '{"time":"t","level":"info","component":"shard","event":"shard_ready","sequence":1}'
 ERROR = '{"time":"t","level":"error","component":"shard","event":"store_failed","code":"no_space"}'
@@ -15,7 +15,7 @@ ERROR = '{"time":"t","level":"error","component":"shard","event":"store_failed",
         pytest.param(f"{INFO}\n{ERROR}\n", "store_failed code=no_space", id="an-error-event"),
         pytest.param("Traceback:\n  line\nImportError: numpy\n\n", "ImportError: numpy", id="a-traceback"),
         pytest.param("", "", id="nothing"),
-        pytest.param("x" * 1_000, "x" * 300, id="long"),
+        pytest.param("x" * 1_000, "x" * MAX_WORDS, id="long"),
     ],
 )
 def test_the_last_line_counts_if_it_says_why(tmp_path, log, expected):
