@@ -31,7 +31,7 @@ def assemble(
     """Return the application of one shard over `store`."""
     layout = Layout(CorpusKey(settings.corpus_key), settings.incarnation)
     work_directory = Path(settings.work_directory)
-    state = LocalState(store, layout, work_directory, settings.exact_mib * MIB)
+    state = LocalState(store, layout, work_directory, settings.exact_mib * MIB, clock)
     replica = Replica(
         Identity(layout=layout, owner=settings.incarnation, writer_id=writer_id), keep_snapshots=settings.snapshots_keep
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from groundplane.errors import CorruptData, OutcomeUnknown, Unavailable
+from groundplane.process.clock import Clock, SystemClock
+from groundplane.process.logs import Log
 from groundplane_shard import payload
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
@@ -34,7 +36,7 @@ from groundplane_shard.log import override as override_codec
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
 from groundplane_shard.rows import StoredOperation
-from groundplane_shard.stores import ObjectStore, download_snapshot, run
+from groundplane_shard.stores import ObjectStore, Progress, download_snapshot, run
 
 
 class Lag(NamedTuple):
@@ -58,11 +60,21 @@ class Place(NamedTuple):
 class LocalState:
     """The searchable state of this process and how it is built from the log."""
 
-    def __init__(self, store: ObjectStore, layout: Layout, work_directory: Path, exact_bytes: int) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        layout: Layout,
+        work_directory: Path,
+        exact_bytes: int,
+        clock: Clock = SystemClock(),  # noqa: B008 - has no state
+    ) -> None:
         self._store = store
         self._layout = layout
         self._work_directory = work_directory
         self._exact_bytes = exact_bytes
+        self._clock = clock
+        self._log = Log("shard")
+        self._download: Progress | None = None  # while a snapshot is being fetched
         self._numbers = count(1)
         self._corpus: Corpus | None = None
         self._expected: tuple[bytes, Sequence[StoredOperation]] | None = None
@@ -79,6 +91,11 @@ class LocalState:
         if self._corpus is None:
             raise Unavailable("this shard has no state yet: repeat later", code="not_ready", retry_after_seconds=1)
         return self._corpus
+
+    @property
+    def download(self) -> str | None:
+        """How much of a snapshot has been fetched, as `34/120 MiB`; None while none is."""
+        return None if self._download is None else self._download.shown("downloaded")
 
     @property
     def lag(self) -> Lag:
@@ -146,13 +163,26 @@ class LocalState:
 
     async def _open(self, snapshot: Snapshot | None, directory: Path) -> Corpus | Damaged:
         if snapshot is not None:
-            answer = await download_snapshot(self._store, self._layout, snapshot, directory)
+            answer = await self._fetch(snapshot, directory)
             if isinstance(answer, Damaged):
                 return answer
         try:
             return await Corpus.open(directory, exact_bytes=self._exact_bytes)
         except CorruptData as error:
             return Damaged(error.message)
+
+    async def _fetch(self, snapshot: Snapshot, directory: Path) -> Restored | Damaged:
+        progress = self._download = Progress((file.size for file in snapshot.files), self._clock, self._tell)
+        try:
+            return await download_snapshot(
+                self._store, self._layout, snapshot, directory, lambda size: progress.add("downloaded", size)
+            )
+        finally:
+            self._download = None
+            progress.finish()
+
+    def _tell(self, progress: Progress) -> None:
+        self._log.info("snapshot_download", **progress.fields())
 
     async def _operations(self, record: Record) -> Sequence[StoredOperation]:
         expected, self._expected = self._expected, None
@@ -212,10 +242,10 @@ class Journal:
         await run(self.writer.confirm(), self._store, self._state)
         return self.sequence
 
-    async def publish(self, files: tuple[LocalFile, ...], place: Place) -> None:
+    async def publish(self, files: tuple[LocalFile, ...], place: Place, progress: Progress) -> None:
         """Publish the files of a table flushed at `place`. Raises as `Writer.publish_snapshot` does."""
         steps = self.writer.publish_snapshot(files, place.position, token=secrets.token_hex(16))
-        await run(steps, self._store, self._state)
+        await run(steps, self._store, self._state, progress.watch)
 
     async def collect(self) -> int:
         """Delete what no kept snapshot needs; return how many objects. Raises Unavailable; may be repeated."""

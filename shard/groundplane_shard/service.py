@@ -89,8 +89,10 @@ class Shard:
 
     @property
     def unready_detail(self) -> str | None:
-        """Return why this shard is not ready, None while it is."""
-        return None if self._serving is not None else self._unready.detail
+        """Return why this shard is not ready, and how far its download is; None while it is ready."""
+        if self._serving is not None:
+            return None
+        return " ".join(filter(None, (self._unready.detail, self._state.download)))
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:

@@ -28,6 +28,7 @@ from groundplane_shard.local_state import Journal, LocalState, Place
 from groundplane_shard.log import LocalFile
 from groundplane_shard.memory import release_unused
 from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.stores import Progress
 
 CHECK_SECONDS = 0.5
 RETRY_SECONDS = 30.0
@@ -143,12 +144,19 @@ class Snapshots:
                 await self._state.corpus.copy_to(directory)
                 reach(Failpoint.TABLE_COPIED)
                 files = await asyncio.to_thread(self._describe, directory)
-            await self._journal.publish(files, place)
+            progress = Progress((file.size for file in files), self._clock, self._tell)
+            try:
+                await self._journal.publish(files, place, progress)
+            finally:
+                progress.finish()
         except InvalidInput as error:
             if error.code != "snapshot_not_newer":  # an earlier try was stored although its answer was lost
                 raise
         finally:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    def _tell(self, progress: Progress) -> None:
+        self._log.info("snapshot_upload", **progress.fields())
 
     def _succeeded(self, place: Place) -> None:
         self._state.published(place)

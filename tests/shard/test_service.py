@@ -464,3 +464,16 @@ async def test_an_identity_in_manifest_survives_a_start_without_documents(shard,
     assert status.embedding == identity()
     assert status.snapshot_sequence == status.sequence
     assert mismatch.code == "embedding_mismatch"
+
+
+async def test_a_shard_that_restores_says_how_far_it_is(shard, store, tmp_path):
+    """Whoever watches a large corpus start must be able to tell slow from stuck."""
+    async with running(shard):
+        await shard.write(write_request(document("a")))
+    held = asyncio.Event()
+    store.rule = waiting(held, "download")
+    again = make_shard(store, tmp_path / "again")
+    async with running(again, is_ready=False):
+        await until(lambda: again.unready_detail == "restoring 0/1 MiB")
+        held.set()
+        await until(lambda: again.unready_detail is None)

@@ -4,6 +4,16 @@ from groundplane_shard.stores.conditions import check_conditions
 from groundplane_shard.stores.driver import Effects, download_snapshot, run
 from groundplane_shard.stores.local import LocalStore
 from groundplane_shard.stores.memory import MemoryStore
+from groundplane_shard.stores.progress import Progress
 from groundplane_shard.stores.protocol import ObjectStore
 
-__all__ = ["Effects", "LocalStore", "MemoryStore", "ObjectStore", "check_conditions", "download_snapshot", "run"]
+__all__ = [
+    "Effects",
+    "LocalStore",
+    "MemoryStore",
+    "ObjectStore",
+    "Progress",
+    "check_conditions",
+    "download_snapshot",
+    "run",
+]

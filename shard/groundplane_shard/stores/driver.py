@@ -6,6 +6,7 @@ effects are not the protocol's business: they end the run, and the protocol's ob
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -44,6 +45,16 @@ _LONGEST_PAUSE_SECONDS = 1.0
 _PARALLEL_DOWNLOADS = 8
 
 Value = TypeVar("Value")
+Watch = Callable[[Operation, Result], None]
+OnFile = Callable[[int], None]
+
+
+def unwatched(_operation: Operation, _result: Result) -> None:
+    """Look at nothing."""
+
+
+def uncounted(_size_bytes: int) -> None:
+    """Count nothing."""
 
 
 class Effects(Protocol):
@@ -56,12 +67,17 @@ class Effects(Protocol):
         """Apply one committed record, batch or barrier, to the memtable, whole; the state is at `position` then."""
 
 
-async def run(steps: Steps[Value], store: ObjectStore, effects: Effects) -> Value:
-    """Perform what `steps` yields until it returns, and return its value. Cancelling closes it at the present operation."""
+async def run(steps: Steps[Value], store: ObjectStore, effects: Effects, watch: Watch = unwatched) -> Value:
+    """Perform what `steps` yields until it returns, and return its value. Cancelling closes it at the present operation.
+
+    `watch` sees every operation with its result, to count them; it must not raise.
+    """
     try:
         operation = next(steps)
         while True:
-            operation = steps.send(await _perform(operation, store, effects))
+            result = await _perform(operation, store, effects)
+            watch(operation, result)
+            operation = steps.send(result)
     except StopIteration as end:
         value: Value = end.value
         return value
@@ -70,11 +86,11 @@ async def run(steps: Steps[Value], store: ObjectStore, effects: Effects) -> Valu
 
 
 async def download_snapshot(
-    store: ObjectStore, layout: Layout, snapshot: Snapshot, directory: Path
+    store: ObjectStore, layout: Layout, snapshot: Snapshot, directory: Path, on_file: OnFile = uncounted
 ) -> Restored | Damaged:
     """Put the snapshot's files, each verified, into `directory`, which is fresh; `Damaged` if one of them is not right.
 
-    Paths were checked when MANIFEST was decoded. Raises Unavailable when the store gives no answer.
+    `on_file` gets the size in bytes of each file that is there. Paths were checked when MANIFEST was decoded. Raises Unavailable when the store gives no answer.
     """
     turns = asyncio.Semaphore(_PARALLEL_DOWNLOADS)
 
@@ -82,7 +98,10 @@ async def download_snapshot(
         async with turns:
             answer = await store.download(layout.object(key), directory / path, size=size, sha256=sha256)
         reach(Failpoint.SNAPSHOT_FILE_DOWNLOADED)
-        return answer if isinstance(answer, Damaged) else None
+        if isinstance(answer, Damaged):
+            return answer
+        on_file(size)
+        return None
 
     answers = await asyncio.gather(*(fetch(file.path, file.key, file.size, file.sha256) for file in snapshot.files))
     return next((answer for answer in answers if answer), Restored())
