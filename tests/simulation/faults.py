@@ -63,6 +63,8 @@ class Rates:
         self.longest_freeze = choice((60, 250))
         self.at_barrier = 8
         self.disaster = choice(DISASTERS) if rng.random() < 0.25 else ""
+        if self.disaster and rng.random() < 0.3:
+            self.second_corpus = "corpus restored"  # what can be saved
         self.stranger = choice(("restore into a used prefix", "foreign owner")) if rng.random() < 0.2 else ""
         if rng.random() < 0.3:
             self._stall_take_overs()
@@ -80,7 +82,7 @@ class Rates:
         self.chances = dict.fromkeys(self.chances, 0.0)
         self.chances["conflict 409"] = 0.03
         self.outage = self.store_outage = self.crash = 0.0
-        self.freeze, self.at_barrier, self.longest_freeze = 0.01, 60, 600
+        self.freeze, self.at_barrier, self.longest_freeze = 0.03, 20, 600
         self.take_over, self.keep, self.processes = 0.2, 1, 4
         self.disaster = self.second_corpus = self.stranger = ""
 

@@ -167,7 +167,7 @@ def _freeze_files(world: "World", process: Process, position: Position) -> tuple
 def restore_lane(world: "World", process: Process, until: int | None) -> Lane:
     """Copy the log of another incarnation into this one; what is refused or cut off is not tried again."""
     source = process.source or process.corpus
-    known_before = source.model.witness.sequence
+    known_before: int = source.model.witness.sequence
     if not source.model.is_disturbed:
         known_before = max(known_before, source.model.highest_acknowledged)
     wanted = Restoration(

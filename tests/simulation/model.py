@@ -99,7 +99,10 @@ class Model:
         said = override_codec.decode(record.payload, key="override")
         require(self.is_disturbed, "I12 an override is for a loss only", record.sequence)
         require(
-            record.epoch > said.witness_epoch, "I12 the epoch rises above the lost one", record.epoch, said.witness_epoch
+            record.epoch > said.witness_epoch,
+            "I12 the epoch rises above the lost one",
+            record.epoch,
+            said.witness_epoch,
         )
         require(
             said.accepted_sequence == record.sequence - 1,
@@ -120,7 +123,9 @@ class Model:
     def manifest_changed(self, data: bytes, seen_counter: int) -> None:
         """MANIFEST has a new version, made by a process that had seen `seen_counter`."""
         new, old = manifest_codec.decode(data, key="MANIFEST"), self.manifest
-        require(old is not None or not self.versions, "I25 an existing prefix is never initialised again", new.writer_id)
+        require(
+            old is not None or not self.versions, "I25 an existing prefix is never initialised again", new.writer_id
+        )
         require(new.counter > seen_counter, "I12 no process goes back to an older MANIFEST", new.counter, seen_counter)
         if old is not None:
             require(
@@ -158,9 +163,7 @@ class Model:
             contents = [self.store.bytes_of(self.layout.object(file.key)) for file in snapshot.files]
             require(None not in contents, "I8 a listed file is stored", snapshot.upload_id)
             for content, file in zip(contents, snapshot.files, strict=True):
-                require(
-                    self.store.digest(content or b"") == file.sha256, "I8 a snapshot is verified before", file.key
-                )
+                require(self.store.digest(content or b"") == file.sha256, "I8 a snapshot is verified before", file.key)
             self.check_state(
                 snapshot.position,
                 unpack([content or b"" for content in contents]),
@@ -255,7 +258,10 @@ class Model:
         require(sequence <= self.end, "I1 an acknowledged write is in the log", payload, sequence)
         require(self.payloads[sequence] == payload, "I2 an acknowledged write is in the log", payload, sequence)
         require(
-            contents.history == self.history.at(sequence).history, "I1 an acknowledged write is applied", payload, sequence
+            contents.history == self.history.at(sequence).history,
+            "I1 an acknowledged write is applied",
+            payload,
+            sequence,
         )
         require(
             sequence > acknowledged_before,

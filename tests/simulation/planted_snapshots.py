@@ -6,7 +6,17 @@ from unittest.mock import patch
 
 import msgspec
 
-from groundplane_shard.log import LocalFile, Manifest, Seq, Snapshot, SnapshotFile, Writer, collecting, publishing, steps
+from groundplane_shard.log import (
+    LocalFile,
+    Manifest,
+    Seq,
+    Snapshot,
+    SnapshotFile,
+    Writer,
+    collecting,
+    publishing,
+    steps,
+)
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log.cell import ManifestCell
 from groundplane_shard.log.layout import upload_epoch
@@ -151,12 +161,13 @@ SNAPSHOTS: dict[str, Plant] = {
     "live-uploads-collected": lambda: patch.object(collecting, "is_unneeded_file", _any_unlisted_file_is_unneeded),
     "older-snapshots-collected": lambda: patch.object(collecting, "is_unneeded_file", _only_the_newest_is_needed),
     "file-reused-because-it-exists": lambda: patch.object(publishing, "place_file", _reuse_what_exists),
-    "unlisted-file-reused": lambda: patch.object(publishing, "place_file", _reuse_equal_bytes),
+    "unlisted-file-reused": lambda: patch.multiple(
+        publishing, place_file=_reuse_equal_bytes, _check_still_listed=_list_what_was_dropped
+    ),
     "reuse-without-comparing-sha256": lambda: patch.object(publishing, "place_file", _reuse_by_size),
     "snapshot-not-verified": lambda: patch.object(publishing, "is_intact", _always_intact),
     "snapshot-labelled-with-the-head": lambda: patch.object(Writer, "publish_snapshot", _publish_as_head),
     "snapshot-without-one-file": lambda: patch.object(publishing, "describe", _describe_without_last_file),
     "upload-name-used-twice": lambda: patch("groundplane_shard.log.writer.upload_id", _same_upload_again),
-    "dropped-file-listed-again": lambda: patch.object(publishing, "_check_still_listed", _list_what_was_dropped),
     "manifest-changed-from-an-old-version": lambda: patch.object(publishing, "publish", _publish_outside_a_change),
 }

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from groundplane_shard.log import Identity, Manifest, Replica, Seq, Writer, cell, publishing, replica, restoring, steps
+from groundplane_shard.log import Identity, Manifest, Replica, Seq, Writer, cell, override, replica, restoring, steps
 from groundplane_shard.log import manifest as manifest_codec
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log.cell import ManifestCell
@@ -20,7 +20,7 @@ from tests.simulation.store import ANY_VERSION
 
 _next_version = ManifestCell._next_version
 _raise_epoch = Replica._raise_epoch
-_required_override = replica.required_override
+_required_override = override.required_override
 _restore_newest = Replica.restore_newest
 _completed = restoring._completed
 _claim = restoring._claim
@@ -30,8 +30,7 @@ def _take_over_without_barrier(
     self: Replica, witness: Witness | None = None, *, accept_data_loss: Seq | None = None
 ) -> ops.Steps[Writer]:
     yield from self._follow_to_end()
-    override = self._check_witness(witness, accept_data_loss)
-    epoch = yield from self._raise_epoch(override)
+    epoch = yield from self._raise_epoch(self._check_witness(witness, accept_data_loss))
     yield from self._follow_to_end()
     standing = Standing(epoch, frozenset(self._barriers), frozenset(self._damaged), self._keep_snapshots)
     return Writer(self.cell, standing, self.position)
@@ -41,14 +40,14 @@ def _confirm_nothing(self: Replica, epoch: Epoch, barrier: Encoded) -> ops.Steps
     yield ops.Pause(1)
 
 
-def _keep_the_epoch(self: Replica, override: Override | None) -> ops.Steps[Epoch]:
+def _keep_the_epoch(self: Replica, wanted: Override | None) -> ops.Steps[Epoch]:
     manifest = yield from self.cell.change(lambda base: msgspec.structs.replace(base, epoch=Epoch(max(base.epoch, 1))))
     return manifest.epoch
 
 
-def _raise_epoch_of_whoever(self: Replica, override: Override | None) -> ops.Steps[Epoch]:
+def _raise_epoch_of_whoever(self: Replica, wanted: Override | None) -> ops.Steps[Epoch]:
     self._contended = None
-    return (yield from _raise_epoch(self, override))
+    return (yield from _raise_epoch(self, wanted))
 
 
 def _replace_any_version(key: str, data: bytes, etag: str) -> ops.Replace:
@@ -96,7 +95,7 @@ def _silent_acceptance(prefix: str, found: Witness, witness: Witness, accepted: 
     return None
 
 
-def _raise_epoch_by_one(self: Replica, override: Override | None) -> ops.Steps[Epoch]:
+def _raise_epoch_by_one(self: Replica, wanted: Override | None) -> ops.Steps[Epoch]:
     return (yield from _raise_epoch(self, None))
 
 

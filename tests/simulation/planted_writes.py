@@ -2,7 +2,6 @@
 
 from typing import Any
 from unittest.mock import patch
-from uuid import UUID
 
 import msgspec
 
@@ -108,16 +107,9 @@ def _next_record_or_a_later_one(self: Replica) -> ops.Steps[Encoded | None]:
     return _decode_unchained(found.data, key="log") if isinstance(found, ops.Found) else None
 
 
-def _decode_in_any_chain(data: bytes, *, key: str, incarnation: bytes, after: Position) -> Encoded:
-    record = _decode_unchained(data, key=key).record
-    return _decode(
-        data, key=key, incarnation=incarnation, after=msgspec.structs.replace(after, digest=record.previous)
-    )
-
-
 def _decode_of_any_incarnation(data: bytes, *, key: str, incarnation: bytes, after: Position) -> Encoded:
     record = _decode_unchained(data, key=key).record
-    return _decode(data, key=key, incarnation=record.incarnation or UUID(bytes=incarnation).bytes, after=after)
+    return _decode(data, key=key, incarnation=record.incarnation, after=after)
 
 
 def _decode_without_checksum(data: bytes, *, key: str) -> Encoded:
@@ -144,18 +136,6 @@ def _position_never_collected(self: Replica) -> bool:
     return False
 
 
-def _damage_is_the_end(self: Replica) -> ops.Steps[Any]:
-    key = self._layout.record(self.position.next_sequence)
-    found = yield from steps.get(key)
-    if isinstance(found, ops.Absent):
-        return None
-    try:
-        return self._decode(found.data, key)
-    except CorruptData:
-        self.position = self.position  # and whoever asks is told that the log ends here
-        return None
-
-
 def _key_of_any_length(self: Layout, sequence: int) -> str:
     return f"{self.prefix}log/{sequence}"
 
@@ -171,7 +151,6 @@ WRITES: dict[str, Plant] = {
     "two-puts-in-flight": lambda: patch.object(Writer, "append", _append_without_waiting),
     "acknowledged-before-apply": lambda: patch.object(Writer, "append", _append_acknowledged_before_apply),
     "gap-skipped": lambda: patch.object(Replica, "next_record", _next_record_or_a_later_one),
-    "record-chain-not-checked": lambda: patch.object(codec, "decode", _decode_in_any_chain),
     "incarnation-not-checked": lambda: patch.object(codec, "decode", _decode_of_any_incarnation),
     "checksum-not-checked": lambda: patch.object(codec, "decode_unchained", _decode_without_checksum),
     "collected-place-taken-as-the-end": lambda: patch.object(Replica, "_is_off_log", _position_never_collected),

@@ -18,7 +18,7 @@ class Corpus:
     def __init__(self, number: int, store: SimulatedStore, origin: "Corpus | None" = None) -> None:
         self.layout = Layout("t-simulated", f"00000000-0000-4000-8000-{number:012d}")
         self.owner = f"u{number}"
-        self.model = Model(self.layout, store, origin.model if origin else None)
+        self.model: Model = Model(self.layout, store, origin.model if origin else None)
         self.is_accepting_loss = False
         self.disaster = ""
         self.checkpoints: list[tuple[dict[str, bytes], int]] = []  # of the whole prefix, with the log's end

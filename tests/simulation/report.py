@@ -15,8 +15,7 @@ def describe(outcome: Outcome, seconds: float, jobs: int) -> str:
         f"seeds a core second   {seeds / max(outcome.cpu_seconds, 1e-9):.0f}",
         f"store operations      {outcome.store_operations}, {outcome.store_operations / seconds:.0f} a second",
         f"acknowledgements      {outcome.acknowledgements} checked",
-        f"least in any seed     {outcome.fewest_store_operations} store operations, {outcome.fewest_writers} writers, "
-        f"{outcome.fewest_fault_kinds} fault kinds",
+        f"least in any seed     {_least(outcome)}",
         *_counts("faults", ((name, outcome.faults[name]) for name in ALL_FAULTS)),
         *_counts("events", sorted(outcome.events.items())),
         *_steps(outcome),
@@ -24,6 +23,11 @@ def describe(outcome: Outcome, seconds: float, jobs: int) -> str:
         *outcome.violations[:20],
     ]
     return "\n".join(parts)
+
+
+def _least(outcome: Outcome) -> str:
+    operations, writers, kinds = outcome.fewest_store_operations, outcome.fewest_writers, outcome.fewest_fault_kinds
+    return f"{operations} store operations, {writers} writers, {kinds} fault kinds"
 
 
 def never_met(outcome: Outcome) -> list[str]:
@@ -44,9 +48,10 @@ def _steps(outcome: Outcome) -> list[str]:
     reached = count_by_step(outcome.coverage.reached)
     crashed = count_by_step(outcome.coverage.crashed)
     never = never_reached(outcome)
+    with_crash = sum(1 for count in crashed.values() if count)
     return [
-        f"protocol steps        {len(reached) - len(never)} of {len(reached)} reached, "
-        f"{sum(1 for count in crashed.values() if count)} with a crash there (counted in every tenth seed)",
+        f"protocol steps        {len(reached) - len(never)} of {len(reached)} reached, {with_crash} with a crash there",
+        "                      (counted in every tenth seed)",
         *(f"  {count:>10}  {crashed[step]:>6} crashes  {step}" for step, count in reached.items() if count),
         *(f"       never                  {step}" for step in never),
     ]

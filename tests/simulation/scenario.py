@@ -186,7 +186,10 @@ class Scenario:
             usable = [objects for objects, end in self.first.checkpoints if end < model.end]
             if not usable or usable[-1][layout.manifest] == store.objects[layout.manifest]:
                 return False
-            self._put_back(self.rng.choice(usable), only_manifest=disaster == "old MANIFEST put back")
+            self._put_back(
+                usable[-1] if self.rng.random() < 0.5 else self.rng.choice(usable),
+                only_manifest=disaster == "old MANIFEST put back",
+            )
         model.saw(*witnessed)
         self._after_disaster(disaster)
         return True
@@ -217,7 +220,7 @@ class Scenario:
         world.late = [(operation, process) for operation, process in world.late if process.corpus is not self.first]
         for process in [process for process in world.processes if process.corpus is self.first and process.serves]:
             is_old = process.writer is not None and process.writer.epoch != model.positions[-1].epoch
-            if process.is_taking_over or process.is_opening or is_old or self.rng.random() < 0.3:
+            if process.is_taking_over or process.is_opening or is_old or self.rng.random() < 0.15:
                 world.end(process)
                 world.start_process(self.first)
 

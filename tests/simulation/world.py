@@ -274,9 +274,7 @@ class World:
                 require(process.may_read(key), "I9 a process reads its own prefix only", process.name, key)
                 answer = self.store.get(key)
                 if key == process.corpus.layout.manifest and isinstance(answer, ops.Found):
-                    process.seen_counter = max(
-                        process.seen_counter, process.corpus.model.versions.get(answer.data, 0)
-                    )
+                    process.seen_counter = max(process.seen_counter, process.corpus.model.versions.get(answer.data, 0))
                 return answer
             case ops.Create(key, data):
                 return self._create(key, data, process)
@@ -339,7 +337,9 @@ class World:
         files = snapshot.files if snapshot else ()
         layout = (process.source or process.corpus).layout
         contents = [self.store.bytes_of(layout.object(file.key)) or b"" for file in files]
-        is_intact = all(self.store.digest(content) == file.sha256 for content, file in zip(contents, files, strict=True))
+        is_intact = all(
+            self.store.digest(content) == file.sha256 for content, file in zip(contents, files, strict=True)
+        )
         self.note(process, "restore" if is_intact else "damaged snapshot", snapshot.sequence if snapshot else 0)
         if not is_intact:
             return ops.Damaged("other bytes")
