@@ -56,17 +56,23 @@ SHARD_CODES: Final = frozenset(
         "analyser_mismatch",
         "capability_denied",
         "dimension_mismatch",
+        "disk_full",
         "embedding_mismatch",
         "embedding_unknown",
         "not_ready",
         "outcome_unknown",
         "overloaded",
         "sequence_not_reached",
+        "store_denied",
+        "store_unavailable",
         "superseded",
         "wrong_incarnation",
     }
 )
 """Codes of `ShardProblem` that are passed on as `detail`; any other becomes `shard_error`."""
+
+NOT_DONE_KINDS: Final = frozenset({"unavailable", "invalid_input", "denied"})
+"""Kinds of `ShardProblem` after which a write certainly did nothing; after any other its outcome is unknown."""
 
 UNWELL_CODES: Final = frozenset({"capability_denied", "not_ready", "superseded", "wrong_incarnation", SHARD_ERROR})
 """Codes of a shard that serves nobody; with the others it is up, and only this request cannot be served."""
@@ -212,7 +218,7 @@ class Shards:
         if problem.kind == "invalid_input" and reply.status in {400, 413, 422}:
             raise InvalidInput(problem.message[:512], code="invalid_input", field=problem.field, status=reply.status)
         detail = problem.code if problem.code in SHARD_CODES else SHARD_ERROR
-        if call.right == "write" and detail in {"outcome_unknown", SHARD_ERROR}:
+        if call.right == "write" and problem.kind not in NOT_DONE_KINDS:
             raise _outcome_unknown()
         if detail in UNWELL_CODES:
             self._health.failed(corpus)

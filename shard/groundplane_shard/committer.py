@@ -19,6 +19,7 @@ import msgspec
 
 from groundplane.errors import GroundplaneError, OutcomeUnknown, Unavailable
 from groundplane.process.clock import Clock
+from groundplane.process.logs import Log
 from groundplane.wire.internal import OperationResult
 from groundplane_shard import payload
 from groundplane_shard.corpus import Corpus
@@ -76,6 +77,7 @@ class Committer:
         self._arrived = asyncio.Event()
         self._turn = asyncio.Lock()
         self._pending_bytes = 0  # of requests that are not applied yet
+        self._is_refused = False
         self._ended: GroundplaneError | None = None
 
     async def submit(self, operations: Sequence[StoredOperation]) -> Acknowledged:
@@ -145,9 +147,11 @@ class Committer:
         except OutcomeUnknown:
             raise
         except Unavailable as error:  # certainly not stored: this writer goes on
+            self._note_refusal(error)
             for job in jobs:
                 job.fail(Unavailable(error.message, code=error.code, retry_after_seconds=1))
             return
+        self._note_refusal(None)
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
         if decisions.changes:
             self._metrics.last_fsync.set(self._clock.now())
@@ -164,6 +168,14 @@ class Committer:
         else:
             encoded = payload.encode(changes)
         return await self._journal.append(encoded, changes)
+
+    def _note_refusal(self, error: Unavailable | None) -> None:
+        """Log that the store refuses writes, and that it takes them again: once each, however many writes meet it."""
+        if error is not None and not self._is_refused:
+            Log("committer").warning("writes_refused", code=error.code, message=error.message)
+        elif error is None and self._is_refused:
+            Log("committer").info("writes_accepted_again")
+        self._is_refused = error is not None
 
     def _end(self, jobs: list[_Job], error: GroundplaneError) -> None:
         self._ended = self._ended or error

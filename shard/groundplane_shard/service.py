@@ -15,14 +15,13 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from traceback import format_exception
 
 import msgspec
 from starlette.applications import Starlette
 
 from groundplane.errors import CorruptData, GroundplaneError, Superseded, Unavailable
 from groundplane.process.clock import Clock
-from groundplane.process.logs import Log
+from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.wire.internal import (
     DocumentPage,
     SearchAnswer,
@@ -259,5 +258,7 @@ def _stop_on_bug(task: asyncio.Task[None]) -> None:
     """End the process in order if the shard's task ended by a bug: it would stay unready for ever, and nobody would know."""
     if task.cancelled() or (bug := task.exception()) is None:
         return
-    Log("shard").error("shard_failed", bug=type(bug).__name__, traceback="".join(format_exception(bug)))
+    Log("shard").error(
+        "shard_failed", bug=type(bug).__name__, traceback=describe_traceback(bug)[-MAX_FIELD_CHARACTERS:]
+    )
     signal.raise_signal(signal.SIGTERM)

@@ -191,6 +191,17 @@ async def test_when_to_come_back_is_read_from_a_number_only(pair, header, second
     assert failure.value.retry_after_seconds == seconds
 
 
+@pytest.mark.parametrize("code", ["store_unavailable", "disk_full", "overloaded", "a_code_of_tomorrow"])
+async def test_a_write_that_the_shard_says_it_did_not_do_is_no_unknown_outcome(pair, code):
+    """A full disk is certain: "repeat, it may have happened" would hide the cause that somebody must mend."""
+    pair.shard.fault = ShardFault(503, code, "unavailable")
+    with pytest.raises(Unavailable) as failure:
+        await pair.write()
+
+    assert not isinstance(failure.value, OutcomeUnknown)
+    assert failure.value.detail == ("shard_error" if code == "a_code_of_tomorrow" else code)
+
+
 async def test_a_bug_in_a_write_leaves_its_outcome_unknown(pair):
     """The shard may have failed after the record was in the log."""
     pair.shard.fault = ShardFault(500, "internal_error", "bug")

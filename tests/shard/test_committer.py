@@ -241,6 +241,19 @@ async def test_a_refused_put_tells_everyone_and_the_writer_goes_on_at_the_same_s
     assert bench.corpus.content_hash("c") is None
 
 
+async def test_a_refusing_store_is_logged_once_and_once_more_when_it_takes_writes_again(bench, caplog):
+    """A full disk must be found in the log, and a thousand refused writes must not fill it further."""
+    caplog.set_level("INFO", logger="groundplane.committer")
+    bench.store.rule = failing("refused", "create", key="/log/", times=3)
+    for name in "abc":
+        with pytest.raises(Unavailable):
+            await bench.submit(stored(name))
+    await bench.submit(stored("d"))
+    await bench.submit(stored("e"))
+
+    assert [record.message for record in caplog.records] == ["writes_refused", "writes_accepted_again"]
+
+
 async def test_a_lost_answer_is_settled_by_reading_the_record_back(bench):
     """The record is there, so the caller gets his result, not a riddle: I4."""
     bench.store.rule = failing("lost", "create", key="/log/", times=1)
