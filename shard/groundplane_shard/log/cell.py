@@ -112,6 +112,14 @@ class ManifestCell:
                     raise steps.unexpected(Replace(self._key, b"", ""), other)
         raise steps.not_settled(self._key, reason, is_uncertain=is_uncertain)
 
+    def _read_base(self, *, is_uncertain: bool) -> Steps[_Version]:
+        try:
+            return (yield from self._read())
+        except Unavailable as error:
+            if is_uncertain:  # an earlier try of the same change may have been stored
+                raise steps.not_settled(self._key, error.message, is_uncertain=True) from error
+            raise
+
     def _read(self) -> Steps[_Version]:
         found = yield from self._try_read()
         if found is None:

@@ -89,7 +89,7 @@ class Harness:
             case ops.Restore(snapshot):
                 return self._restore(snapshot)
             case ops.Apply(record, position):
-                self.state += [record.payload] if record.payload else []
+                self.state += [] if record.kind.is_barrier else [record.payload]
                 self.position = position
                 return ops.Applied()
             case ops.Pause():

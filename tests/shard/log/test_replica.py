@@ -353,6 +353,52 @@ def test_lost_answer_to_the_raised_epoch_is_settled_by_reading_back(harness):
     assert harness.run(replica.take_over()).epoch == 1
 
 
+def test_process_whose_raised_epoch_was_uncertain_does_not_contend_again(harness):
+    """It may have been the writer for a moment; two processes that raise the epoch in turn would never stop."""
+    replica = harness.replica("w1")
+
+    def answer_nothing_after_the_raise(operation):
+        if isinstance(operation, ops.Replace):
+            harness.store(operation)
+            harness.answer = lambda operation: ops.Unknown("lost")
+        return
+
+    harness.answer = answer_nothing_after_the_raise
+    with pytest.raises(Unavailable):
+        harness.run(replica.take_over())
+    harness.answer = lambda operation: None
+    harness.writer("w2")
+
+    with pytest.raises(Superseded):
+        harness.run(replica.take_over())
+
+
+def test_process_that_certainly_raised_nothing_may_try_again(harness):
+    """A refused request is no defeat."""
+    replica = harness.replica("w1")
+    harness.answer = lambda operation: ops.Refused("503") if isinstance(operation, ops.Replace) else None
+    with pytest.raises(Unavailable):
+        harness.run(replica.take_over())
+    harness.answer = lambda operation: None
+    harness.writer("w2")
+
+    assert harness.run(replica.take_over()).epoch == 2
+
+
+def test_manifest_answer_damaged_on_the_way_is_asked_again(harness):
+    """A cut body is a failed request, not a damaged corpus."""
+    harness.writer("w1")
+    cut = iter([True])
+
+    def answer(operation):
+        if operation == ops.Get(LAYOUT.manifest) and next(cut, False):
+            return ops.Found(harness.objects[LAYOUT.manifest][:40], "cut")
+        return None
+
+    harness.answer = answer
+    assert harness.replica("w2").manifest.epoch == 1
+
+
 def test_store_that_never_answers_is_unavailable_not_empty(harness):
     """Could-not-read must never look like nothing-there."""
     harness.answer = lambda operation: ops.Unknown("down") if isinstance(operation, ops.Get) else None

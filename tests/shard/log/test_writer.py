@@ -94,6 +94,24 @@ def test_foreign_record_supersedes_the_writer_for_good(harness, writer):
         harness.run(writer.append(b"a"))
 
 
+def test_own_record_read_back_damaged_is_not_taken_for_another_writers(harness, writer):
+    """The answer to the write is lost and the one to the read is cut: the write is stored all the same."""
+    script = iter(["lost", "cut"])
+
+    def answer(operation):
+        if isinstance(operation, ops.Create) and next(script, "") == "lost":
+            harness.store(operation)
+            return ops.Unknown("lost")
+        if isinstance(operation, ops.Get) and next(script, "") == "cut":
+            return ops.Found(harness.objects[operation.key][:50], "cut")
+        return None
+
+    harness.answer = answer
+    done = harness.run(writer.append(b"a"))
+
+    assert (done.sequence, writer.stopped) == (2, None)
+
+
 def test_damaged_bytes_at_the_next_sequence_are_corruption(harness, writer):
     """Bytes that are no record come from no writer, so the repair is a restore."""
     harness.objects[FIRST] = b"rotten"
@@ -228,3 +246,19 @@ def test_change_that_was_overtaken_is_decided_again_on_the_new_version(harness, 
     harness.finish(first, pending)
 
     assert (writer.manifest.analyser_id, writer.manifest.embeddings) == ("snowball-english", ({"id": "e1"},))
+
+
+def test_change_whose_outcome_cannot_be_read_back_is_told_as_unknown(harness, writer):
+    """The store takes the change and is gone: "certainly not changed" would be a lie."""
+
+    def answer(operation):
+        if isinstance(operation, ops.Replace):
+            harness.store(operation)
+            harness.answer = lambda operation: ops.Unknown("down")
+            return ops.Unknown("lost")
+        return None
+
+    harness.answer = answer
+
+    with pytest.raises(OutcomeUnknown):
+        harness.run(writer.register_analyser("words"))
