@@ -27,12 +27,20 @@ def log_lane(world: "World", process: Process) -> Lane:
             writer = yield from take_over(world, process, replica)
             yield from _append_until_unknown(world, process, writer)
             process.writer = None
-            yield from until_available(replica.open)
+            yield from _find_out(world, process, replica)
     except Superseded as error:
         world.note(process, "superseded", error.message)
     except CorruptData as error:
         process.writer = None
         world.refused(process, error)
+
+
+def _find_out(world: "World", process: Process, replica: Replica) -> Lane:
+    """After an unknown outcome: go on from the state that is there, or build it afresh."""
+    if world.rng.random() < 0.5:
+        yield from until_available(lambda: replica.resume(process.position))
+    else:
+        yield from until_available(replica.open)
 
 
 def take_over(world: "World", process: Process, replica: Replica) -> ops.Steps[Writer]:

@@ -72,7 +72,9 @@ def test_seeds_meet_every_kind_of_fault(covered):
 
 def test_seeds_reach_every_step_of_the_protocol_but_one(covered):
     """A step that no seed waits at is tested by nothing here."""
-    unreached = [step for step in never_reached(covered) if "._judge_foreign:" not in step or "_check_still_ours" not in step]
+    unreached = [
+        step for step in never_reached(covered) if "._judge_foreign:" not in step or "_check_still_ours" not in step
+    ]
 
     assert unreached == []
 

@@ -263,17 +263,17 @@ class World:
 
     def perform(self, operation: ops.Operation, process: Process, how: str = "") -> ops.Result:
         """Answer a store operation as a store without faults does."""
-        result = self._ask_store(operation, process, is_late=how == "late ")
+        result = self._ask_store(operation, process, how)
         if self._on_trace is not None:
             self.trace(f"{process.name} {how}{_describe(operation)} -> {_describe(result)}")
         return result
 
-    def _ask_store(self, operation: ops.Operation, process: Process, *, is_late: bool) -> ops.Result:
+    def _ask_store(self, operation: ops.Operation, process: Process, how: str) -> ops.Result:
         match operation:
             case ops.Get(key):
                 require(process.may_read(key), "I9 a process reads its own prefix only", process.name, key)
                 answer = self.store.get(key)
-                if key == process.corpus.layout.manifest and isinstance(answer, ops.Found):
+                if not how and key == process.corpus.layout.manifest and isinstance(answer, ops.Found):
                     process.seen_counter = max(process.seen_counter, process.corpus.model.versions.get(answer.data, 0))
                 return answer
             case ops.Create(key, data):
@@ -282,8 +282,9 @@ class World:
                 if not self.store.can_replace(key, etag):
                     return ops.PreconditionFailed()
                 self._check_may_change(process, key)
-                process.corpus.model.manifest_changed(data, 0 if is_late else process.seen_counter)
-                process.seen_counter = max(process.seen_counter, 0 if is_late else process.corpus.model.versions[data])
+                process.corpus.model.manifest_changed(data, 0 if how == "late " else process.seen_counter)
+                if not how:  # it will be told
+                    process.seen_counter = max(process.seen_counter, process.corpus.model.versions[data])
                 return self.store.put(key, data)
             case ops.List(prefix, start_after):
                 require(process.may_read(prefix), "I9 a process reads its own prefix only", process.name, prefix)

@@ -361,7 +361,8 @@ def test_process_whose_raised_epoch_was_uncertain_does_not_contend_again(harness
         if isinstance(operation, ops.Replace):
             harness.store(operation)
             harness.answer = lambda operation: ops.Unknown("lost")
-        return
+            return ops.Unknown("lost")
+        return None
 
     harness.answer = answer_nothing_after_the_raise
     with pytest.raises(Unavailable):
