@@ -206,6 +206,11 @@ class Corpus:
         async with self._flushing:
             await self._engines.copy_to(directory)
 
+    @property
+    def is_half_applied(self) -> bool:
+        """Whether applying a record failed on the way: the corpus must be built again."""
+        return self._applying is not None
+
     def _check_order(self, sequence: int) -> None:
         if self._applying is not None:
             raise CorruptData(f"log record {self._applying} was applied half: rebuild the corpus from the log")

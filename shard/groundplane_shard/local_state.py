@@ -98,6 +98,11 @@ class LocalState:
         return None if self._download is None else self._download.shown("downloaded")
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no corpus: nothing was restored yet, or it was let go of."""
+        return self._corpus is None
+
+    @property
     def lag(self) -> Lag:
         """What no snapshot holds: the log applied since the one restored, or since the last one published."""
         return self._applied.since(self._published)

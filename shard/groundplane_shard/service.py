@@ -1,7 +1,9 @@
 """The shard as its routes see it: opening, serving, and what ends it.
 
 starting → checking_store → restoring → taking_over → ready
-    ready → checking_store    the writer's outcome is unknown, or its state must be rebuilt
+    ready → suspended         a write's outcome is unknown: searches go on over the same state, writes are refused
+    suspended → ready         the store answered, the log was read on from there, and the epoch raised again
+    ready, suspended → checking_store    the state must be rebuilt
     any   → superseded        another process took over: never ready again; the process stays up so that its probe says
                               so, and whoever runs it replaces it
 
@@ -19,7 +21,7 @@ from pathlib import Path
 import msgspec
 from starlette.applications import Starlette
 
-from groundplane.errors import CorruptData, GroundplaneError, Superseded, Unavailable
+from groundplane.errors import CorruptData, GroundplaneError, OutcomeUnknown, Superseded, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.wire.internal import (
@@ -36,7 +38,7 @@ from groundplane_shard.disk import empty
 from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import LocalState
-from groundplane_shard.log import Override, Replica
+from groundplane_shard.log import Override, Replica, Witness
 from groundplane_shard.memory import forget_loaded_modules
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.serving import Serving, ServingParts
@@ -44,6 +46,7 @@ from groundplane_shard.stores import ObjectStore, check_conditions, run
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
+LONGEST_RESUME_SECONDS = 5.0  # writes are refused until then
 
 
 class Unready(msgspec.Struct, frozen=True):
@@ -164,20 +167,21 @@ class Shard:
         try:
             serving = await self._open()
             has_served = True
-            try:
-                async with self._parts.witness.kept(serving.durable, self._clock):
+            while True:
+                try:
                     await self._serve(serving)
-            except asyncio.CancelledError:
-                await self._publish_at_stop(serving)
-                raise
+                except asyncio.CancelledError:
+                    await self._publish_at_stop(serving)
+                    raise
+                serving = await self._resume(serving)
         except GroundplaneError as error:
             self._unready = Unready(error.code, error.message)
             return Ending(
                 error.code, error.message, isinstance(error, Superseded), isinstance(error, CorruptData), has_served
             )
         finally:
+            self._withdraw()
             self._state.forget()
-        raise RuntimeError("a writer ended without an error")
 
     async def _open(self) -> Serving:
         """Become the writer. Raises Superseded, Unavailable or CorruptData; wrong settings are found before it contends."""
@@ -194,6 +198,10 @@ class Shard:
         check_log(self._state.embedding_ids, stored_embedding(self._replica.manifest))
         reach(Failpoint.LOG_READ)
         self._enter("taking_over")
+        return await self._take_over(witness, started)
+
+    async def _take_over(self, witness: Witness | None, started: float) -> Serving:
+        """Become the writer of what the replica has followed. Raises as `Replica.take_over` does."""
         steps = self._replica.take_over(witness, accept_data_loss=self._parts.accept_data_loss)
         writer = await run(steps, self._store, self._state)
         self._audit_loss(self._state.accepted_loss)
@@ -210,20 +218,55 @@ class Shard:
         return serving
 
     async def _serve(self, serving: Serving) -> None:
-        """Serve until an error or the end of the process; then answer nobody any more, and only after that tidy up."""
+        """Serve until the outcome of a write is unknown. Raises what else ends it; nobody is answered any more then.
+
+        After an unknown outcome `serving` refuses writes and goes on answering searches: its state is that of the last
+        record which is certainly in the log.
+        """
         forget_loaded_modules()
         self._serving, self._ended = serving, None
         self._metrics.ready.set(1)
         self._unready = Unready("stopping", "it is stopping")
+        is_suspended = False
         try:
-            await serving.run()
+            async with self._parts.witness.kept(serving.durable, self._clock):
+                await serving.run()
         except GroundplaneError as error:
             self._unready = Unready(error.code, error.message)
-            raise
+            is_suspended = isinstance(error, OutcomeUnknown) and not serving.corpus.is_half_applied
+            if not is_suspended:
+                raise
+            serving.suspend(error)
+            self._log.warning("writes_suspended", code=error.code, message=error.message)
         finally:
-            self._serving = None
-            self._metrics.ready.set(0)
+            if not is_suspended:
+                self._withdraw()
             await serving.close()
+
+    async def _resume(self, suspended: Serving) -> Serving:
+        """Return the next writer over the same state, as soon as the store answers. Raises Superseded, CorruptData.
+
+        It need not be restored: what is there is at the writer's position, and the log is read on from there.
+        """
+        started = self._clock.monotonic()
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._clock.sleep(min(LONGEST_RESUME_SECONDS, FIRST_RETRY_SECONDS * 2 ** min(attempt - 1, 10)))
+            try:
+                witness = await self._parts.witness.read()
+                await run(self._replica.resume(suspended.position), self._store, self._state)
+                return await self._take_over(witness, started)
+            except Unavailable as error:
+                if self._state.is_empty:  # it was collected behind, and nothing could be restored instead
+                    raise
+                suspended.position = self._replica.position
+                self._log.warning("store_unavailable", code=error.code, message=error.message)
+
+    def _withdraw(self) -> None:
+        """Answer nobody any more."""
+        self._serving = None
+        self._metrics.ready.set(0)
 
     def _audit_loss(self, loss: Override | None) -> None:
         """Say in the log that this opening went on although the store had lost records, if it did."""

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import msgspec
 
 from groundplane.analysis import Analyser
-from groundplane.errors import InvalidInput, Superseded, Unavailable
+from groundplane.errors import GroundplaneError, InvalidInput, Superseded, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.wire.internal import (
     DocumentPage,
@@ -74,6 +74,8 @@ class Serving:
         self._journal = Journal(writer, store, state)
         self._committer = Committer(self._journal, self.corpus, parts.write_limits, parts.metrics, parts.clock)
         self.snapshots = Snapshots(self._journal, state, parts.snapshot_policy, parts.clock, parts.metrics)
+        self.position = writer.position  # where the state stands after the writer's end; moved on by whoever resumes
+        self._suspended: str | None = None
         self._searches = 0
         self._embedding: EmbeddingIdentity | None = None
         self._identity_change = asyncio.Lock()
@@ -93,6 +95,11 @@ class Serving:
     def durable(self) -> Witness:
         """Return how far this writer's log is durable."""
         return Witness(self._writer.epoch, self._writer.position.sequence)
+
+    def suspend(self, error: GroundplaneError) -> None:
+        """Say in the status that writes are refused since `error`; searches go on."""
+        self.position = self._writer.position
+        self._suspended = f"writes_suspended after {error.code}"
 
     async def close(self) -> None:
         """Finish the commit, the flush and the snapshot under way, and begin no other."""
@@ -203,7 +210,7 @@ class Serving:
             sequence=self.corpus.view().sequence,
             corpus_key=self._parts.layout.corpus_key,
             ready=True,
-            detail=None,
+            detail=self._suspended,
             documents=corpus.view().totals.documents,
             chunks=corpus.view().totals.chunks,
             document_sequence=corpus.view().document_sequence,

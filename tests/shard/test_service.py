@@ -61,8 +61,12 @@ async def doc_ids(shard):
 
 
 async def wait_for_retry(shard, clock, pauses=1):
-    """Let the shard pause once more before it opens again."""
-    await until(lambda: shard.unready_detail is not None and clock.sleeping == pauses)
+    """Let the shard pause once more before it opens again, or before it takes up writing again."""
+    await until(lambda: not is_writable(shard) and clock.sleeping == pauses)
+
+
+def is_writable(shard):
+    return shard.unready_detail is None and shard.status().detail is None
 
 
 async def test_what_was_acknowledged_is_there_after_a_stop_and_a_start(shard, store, tmp_path):
@@ -88,7 +92,7 @@ async def test_an_unknown_outcome_is_settled_by_opening_again(shard, store, cloc
         await wait_for_retry(shard, clock)
         store.rule = nothing
         clock.advance(1.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
         repeated = await shard.write(write_request(document("b")))
         after = await shard.write(write_request(document("c")))
 
@@ -107,7 +111,7 @@ async def test_an_unknown_outcome_that_was_no_write_leaves_nothing_behind(shard,
         await wait_for_retry(shard, clock)
         store.rule = nothing
         clock.advance(1.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
         opened_again = await doc_ids(shard)
         repeated = await shard.write(write_request(document("b")))
 
@@ -215,7 +219,7 @@ async def test_a_store_that_cannot_be_reached_is_waited_for(shard, store, clock)
         store.rule = nothing
         await until(lambda: clock.sleeping == 1)
         clock.advance(30.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
         await shard.write(write_request(document("a")))
 
     assert set(details) == {"unavailable"}
@@ -244,7 +248,7 @@ async def test_opening_says_which_step_it_is_at(shard, store):
             error = await outcome(shard.search(search_request()))
             assert (error.code, error.detail) == ("not_ready", shard.unready_detail)
             release[step].set()
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
 
     assert seen == ["starting", "checking_store", "restoring", "taking_over"]
 
@@ -277,24 +281,73 @@ async def test_a_request_for_another_life_is_refused_before_readiness_is_looked_
     assert (caught.value.code, caught.value.status) == ("wrong_incarnation", 409)
 
 
-async def test_a_search_that_waits_when_the_writer_ends_is_told_to_come_again(shard, store, clock):
-    """It must neither hang nor be answered from the state of the next writer under the name of this one."""
+async def test_a_search_that_waits_when_the_shard_is_superseded_is_told_to_come_again(shard, tmp_path):
+    """It must neither hang nor be answered from a state that nobody keeps up to date any more."""
     async with running(shard):
         await shard.write(write_request(document("a")))
         waiting_search = asyncio.create_task(shard.search(search_request(min_sequence=100, deadline_ms=60_000)))
         await until(lambda: shard._state.arrivals.count == 1)
-        store.rule = lambda call: "lost" if call.verb in {"create", "get"} and LAYOUT.log in call.key else None
-        await outcome(shard.write(write_request(document("b"))))
-        error = await outcome(waiting_search)
+        async with running(make_shard(shard._store, tmp_path / "other")):
+            await outcome(shard.write(write_request(document("b"))))
+            error = await outcome(waiting_search)
 
     assert (type(error), error.code) == (Unavailable, "not_ready")
+
+
+async def test_searches_go_on_while_the_outcome_of_a_write_is_unknown(shard, store, clock):
+    """What a process knows it can tell without its store; writes are refused at once, and the status says why."""
+    async with running(shard):
+        before = await shard.write(write_request(document("a")))
+        store.rule = lambda call: "vanished"
+        await outcome(shard.write(write_request(document("b"))))
+        await wait_for_retry(shard, clock)
+        answer = await shard.search(search_request("pump"))
+        refusal = await outcome(shard.write(write_request(document("c"))))
+        detail = shard.status().detail
+        for _ in range(3):  # the store stays away for some time
+            clock.advance(3_600.0)
+            await wait_for_retry(shard, clock)
+        late_answer = await shard.search(search_request("pump"))
+        corpus, store.rule = serving_of(shard).corpus, nothing
+        clock.advance(3_600.0)
+        await until(lambda: is_writable(shard))
+        after = await shard.write(write_request(document("c")))
+
+        assert (answer.sequence, answer.statistics.documents) == (before.sequence, 1)
+        assert (late_answer.sequence, late_answer.statistics.documents) == (before.sequence, 1)
+        assert (type(refusal), refusal.code, detail) == (
+            Unavailable,
+            "not_ready",
+            "writes_suspended after outcome_unknown",
+        )
+        assert serving_of(shard).corpus is corpus
+        assert after.epoch > before.epoch
+        assert await doc_ids(shard) == ["a", "c"]
+
+
+async def test_a_shard_whose_writes_are_suspended_finds_that_another_took_over(shard, store, clock, tmp_path):
+    """It must not contend again: two processes that both came back would duel for ever (I5)."""
+    async with running(shard):
+        await shard.write(write_request(document("a")))
+        store.rule = failing("vanished", "create", key=LAYOUT.log)
+        await outcome(shard.write(write_request(document("b"))))
+        await wait_for_retry(shard, clock)
+        store.rule = nothing
+        async with running(make_shard(store, tmp_path / "other")) as other:
+            await other.write(write_request(document("c")))
+            clock.advance(3_600.0)
+            await until(lambda: shard.unready_detail is not None)
+            written = await other.write(write_request(document("d")))
+
+    assert shard.unready_detail == "superseded"
+    assert written.results[0].changed
 
 
 async def test_a_stop_waits_for_the_record_on_its_way(shard, store, tmp_path):
     """Its caller gets an answer, and the snapshot of the stop holds it."""
     lifespan = shard.lifespan(None)
     await lifespan.__aenter__()
-    await until(lambda: shard.unready_detail is None)
+    await until(lambda: is_writable(shard))
     await shard.write(write_request(document("a")))
     release = asyncio.Event()
     store.rule = waiting(release, "create", key=LAYOUT.log)
@@ -315,7 +368,7 @@ async def test_a_stop_waits_for_the_snapshot_under_way(shard, store):
     """It is nearly done; cut off, the next start would read the whole tail."""
     lifespan = shard.lifespan(None)
     await lifespan.__aenter__()
-    await until(lambda: shard.unready_detail is None)
+    await until(lambda: is_writable(shard))
     done = await shard.write(write_request(document("a")))
     release = asyncio.Event()
     store.rule = waiting(release, "upload")
@@ -356,7 +409,7 @@ async def test_a_half_applied_batch_is_rebuilt_from_the_log(shard, store, clock,
         error = await outcome(shard.write(write_request(document("b"), document("c"))))
         await wait_for_retry(shard, clock)
         clock.advance(1.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
 
         assert isinstance(error, OutcomeUnknown)
         assert await doc_ids(shard) == ["a", "b", "c"]
@@ -416,26 +469,28 @@ async def test_a_work_directory_that_cannot_be_used_is_said_and_tried_again(stor
         detail = shard.unready_detail
         (tmp_path / "file").unlink()
         clock.advance(1.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
 
     assert detail == "local_disk"
 
 
-async def test_a_shard_that_opens_again_keeps_nothing_of_its_old_state(shard, store, clock):
+async def test_a_shard_that_opens_again_keeps_nothing_of_its_old_state(shard, store, clock, monkeypatch):
     """Two corpora in memory at once are twice the memory."""
     async with running(shard):
         await shard.write(write_request(document("a")))
         old = serving_of(shard).corpus
-        store.rule = lambda call: "lost" if call.verb in {"create", "get"} and LAYOUT.log in call.key else None
+
+        def broken(_operation, _sequence):
+            raise Unavailable("out of memory")
+
+        monkeypatch.setattr(old._active, "append", broken)
         await outcome(shard.write(write_request(document("b"))))
         await wait_for_retry(shard, clock)
 
         assert shard._serving is None
-        with pytest.raises(Unavailable):
-            _ = shard._state.corpus
-        store.rule = nothing
+        assert shard._state.is_empty
         clock.advance(1.0)
-        await until(lambda: shard.unready_detail is None)
+        await until(lambda: is_writable(shard))
         assert serving_of(shard).corpus is not old
 
 

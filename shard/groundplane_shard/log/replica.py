@@ -71,6 +71,15 @@ class Replica:
         yield from self.restore_newest()
         yield from self.follow()
 
+    def resume(self, position: Position) -> Steps[None]:
+        """Go on from a state that is at `position`, as a writer left it whose last outcome is unknown, to the log's end.
+
+        Restores like `open` only if that place was collected meanwhile.
+        """
+        self.position = position
+        yield from self.cell.refresh()
+        yield from self.follow()
+
     def follow(self) -> Steps[int]:
         """Apply what the log holds beyond `position`; return how many records that were."""
         applied = 0
