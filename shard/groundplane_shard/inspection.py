@@ -5,6 +5,8 @@ is at work: what is collected meanwhile makes the reading start again from the n
 Errors: `CorruptData` that names the key for MANIFEST; damage elsewhere is listed, not raised; `Unavailable`.
 """
 
+import re
+
 import msgspec
 
 from groundplane.errors import CorruptData, InvalidInput
@@ -15,6 +17,7 @@ from groundplane_shard.log.operations import Absent, Damaged, Steps, Unknown, Ve
 from groundplane_shard.log.record import Position
 
 _MAX_READINGS = 3
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +39,17 @@ class SnapshotEntry(msgspec.Struct, frozen=True, kw_only=True):
     upload_id: str
     files: int
     size: int
+
+
+class IncarnationEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One life of a corpus. `state` is complete, unfinished (a restore that was cut off) or damaged (no readable MANIFEST)."""
+
+    incarnation: str
+    state: str
+    epoch: int = 0
+    sequence: int = 0
+    snapshots: int = 0
+    restored_from: str | None = None
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +104,35 @@ def list_log(layout: Layout) -> Steps[tuple[LogEntry, ...]]:
             encoded = record_codec.decode_unchained(found.data, key=key)
             entries.append(_entry(encoded.record, encoded.position, len(found.data)))
     return tuple(entries)
+
+
+def list_incarnations(layout: Layout) -> Steps[tuple[IncarnationEntry, ...]]:
+    """Return every incarnation of the corpus of `layout` that the store holds, by uid."""
+    entries: list[IncarnationEntry] = []
+    prefix = after = f"{layout.corpus_key}/"
+    while (page := (yield from steps.list_page(prefix, after))).keys:
+        incarnation = page.keys[0].removeprefix(prefix).partition("/")[0]
+        if _UUID.fullmatch(incarnation):
+            entries.append((yield from _incarnation(Layout(layout.corpus_key, incarnation))))
+        after = f"{prefix}{incarnation}0"  # "0" follows "/": behind all keys of this incarnation
+    return tuple(entries)
+
+
+def _incarnation(layout: Layout) -> Steps[IncarnationEntry]:
+    try:
+        manifest = yield from read_manifest(layout)
+    except (CorruptData, InvalidInput):
+        return IncarnationEntry(incarnation=layout.incarnation, state="damaged")
+    keys = yield from steps.list_all(layout.log)
+    last = max((layout.sequence_of(key) or 0 for key in keys), default=0)
+    return IncarnationEntry(
+        incarnation=layout.incarnation,
+        state="unfinished" if manifest.is_unfinished else "complete",
+        epoch=manifest.epoch,
+        sequence=max(last, manifest.newest_sequence),
+        snapshots=len(manifest.snapshots),
+        restored_from=manifest.restored_from.incarnation if manifest.restored_from else None,
+    )
 
 
 def verify(layout: Layout) -> Steps[Verification]:

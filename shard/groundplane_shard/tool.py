@@ -1,8 +1,12 @@
-"""`python -m groundplane_shard.tool`: look at a corpus in its store, without a running shard.
+"""`python -m groundplane_shard.tool`: look at a corpus in its store, or restore it, without a running shard.
 
-`groundplane corpus` starts this program, since the command line imports none of the shard. It takes the shard's own
-environment (GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, and where the store is) and one command, and writes one JSON
-document to stdout. Exit codes: 0 done, 1 failed or damaged (the reason is on stderr), 2 usage.
+    log | snapshots | incarnations | verify      what GROUNDPLANE_INCARNATION of GROUNDPLANE_CORPUS_KEY holds
+    restore FROM [SEQUENCE]                      copy the incarnation FROM into GROUNDPLANE_INCARNATION, which must be new
+
+`groundplane corpus` starts this program, since the command line imports none of the shard. Its environment is the shard's
+own: GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, where the store is, and for a restore GROUNDPLANE_WORK_DIRECTORY and
+GROUNDPLANE_WITNESS_FILE, that of FROM. It writes one JSON document to stdout, and lines that begin with `progress ` to
+stderr. Exit codes: 0 done, 1 failed or damaged (the reason is on stderr), 2 usage.
 """
 
 import asyncio
@@ -16,13 +20,16 @@ from typing import Annotated
 import msgspec
 
 from groundplane.errors import GroundplaneError, InvalidInput
+from groundplane.process.clock import SystemClock
 from groundplane.process.settings import read_settings, setting
 from groundplane_shard import inspection
-from groundplane_shard.log import Layout, Record, Snapshot, Steps
+from groundplane_shard.log import Layout, Record, Seq, Snapshot, Steps
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.log.record import Position
+from groundplane_shard.restoration import RestoreOrder, restore_corpus
 from groundplane_shard.store_settings import StoreSettings, build_store
-from groundplane_shard.stores import run
+from groundplane_shard.stores import ObjectStore, Progress, run
+from groundplane_shard.witness import WitnessFile
 
 
 class ToolSettings(StoreSettings, frozen=True, kw_only=True):
@@ -30,13 +37,21 @@ class ToolSettings(StoreSettings, frozen=True, kw_only=True):
 
     corpus_key: Annotated[str, setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus", min_length=1)]
     incarnation: Annotated[str, setting("GROUNDPLANE_INCARNATION", "its incarnation, a lowercase UUID", min_length=36)]
+    work_directory: Annotated[
+        str, setting("GROUNDPLANE_WORK_DIRECTORY", "where a restore puts files on their way, in a directory of its own")
+    ] = "."
+    witness_file: Annotated[
+        str, setting("GROUNDPLANE_WITNESS_FILE", "what a restore of the newest state must reach, if it is set")
+    ] = ""
 
 
-COMMANDS: Mapping[str, Callable[[Layout], Steps[object]]] = {
+INSPECTIONS: Mapping[str, Callable[[Layout], Steps[object]]] = {
     "log": inspection.list_log,
     "snapshots": inspection.list_snapshots,
+    "incarnations": inspection.list_incarnations,
     "verify": inspection.verify,
 }
+_USAGE = f"usage: python -m groundplane_shard.tool {{{'|'.join(INSPECTIONS)}|restore FROM [SEQUENCE]}}"
 
 
 class _ReadOnly:
@@ -53,26 +68,50 @@ class _ReadOnly:
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run one command and return its exit code."""
-    if len(arguments) != 1 or arguments[0] not in COMMANDS:
-        return _fail(InvalidInput(f"usage: python -m groundplane_shard.tool {{{'|'.join(COMMANDS)}}}"))
     try:
         settings = read_settings(ToolSettings, environment)
         if settings.store_directory and not Path(settings.store_directory).is_dir():
             raise InvalidInput(
                 f"store {settings.store_directory} is not a directory: expected the store of an installation"
             )
-        layout = Layout(settings.corpus_key, settings.incarnation)
         with closing(build_store(settings, environment)) as store:
-            found = asyncio.run(run(COMMANDS[arguments[0]](layout), store, _ReadOnly()))
+            found = asyncio.run(_perform(arguments, settings, store))
     except GroundplaneError as error:
-        return _fail(error)
+        sys.stderr.write(f"{error.message}\n")
+        return 2 if isinstance(error, InvalidInput) else 1
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
     return 1 if isinstance(found, inspection.Verification) and found.faults else 0
 
 
-def _fail(error: GroundplaneError) -> int:
-    sys.stderr.write(f"{error.message}\n")
-    return 2 if isinstance(error, InvalidInput) else 1
+async def _perform(arguments: Sequence[str], settings: ToolSettings, store: ObjectStore) -> object:
+    layout = Layout(settings.corpus_key, settings.incarnation)
+    match tuple(arguments):
+        case (name,) if name in INSPECTIONS:
+            return await run(INSPECTIONS[name](layout), store, _ReadOnly())
+        case ("restore", source):
+            return await restore_corpus(store, _order(settings, layout, source, None), SystemClock(), _tell)
+        case ("restore", source, sequence) if sequence.isascii() and sequence.isdecimal():
+            order = _order(settings, layout, source, Seq(int(sequence)))
+            return await restore_corpus(store, order, SystemClock(), _tell)
+        case _:
+            raise InvalidInput(_USAGE)
+
+
+def _order(settings: ToolSettings, target: Layout, source: str, until: Seq | None) -> RestoreOrder:
+    return RestoreOrder(
+        target=target,
+        source_incarnation=source,
+        until=until,
+        witness=WitnessFile(Path(settings.witness_file) if settings.witness_file else None),
+        work_directory=Path(settings.work_directory),
+    )
+
+
+def _tell(progress: Progress) -> None:
+    """Write a line that a program can tell from an error."""
+    steps = (f"{step} {progress.shown(step)}" for step in ("downloaded", "uploaded", "verified"))
+    sys.stderr.write(f"progress {progress.total.files} files of the snapshot: {', '.join(steps)}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -1,30 +1,25 @@
-"""`groundplane corpus`: what lies in a corpus's store, read without a running shard.
+"""`groundplane corpus`: what lies in a corpus's store, read or restored without a running shard."""
 
-The command line imports none of the programs: it starts the shard's own tool and shows what that found.
-"""
-
-import os
-import subprocess
-import sys
+import uuid
+from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from groundplane.cli.connection import data_option, output_option
+from groundplane.cli.corpus_tool import ToolCall, run_tool
 from groundplane.cli.terminal import notes_console, print_json, print_table, warn
-from groundplane.errors import CorruptData, InvalidInput, Unavailable
 from groundplane.local.callers import find_corpus, read_directory
-from groundplane.local.layout import DataDirectory
-from groundplane.local.storage import read_storage
+from groundplane.local.identity import read_incarnation, switch_incarnation
+from groundplane.local.layout import DataDirectory, write_witness
+from groundplane.local.system import hold_data_directory
 from groundplane.wire.directory import CorpusEntry
-
-_TOOL = "groundplane_shard.tool"
+from groundplane.wire.names import Incarnation, parse_incarnation
 
 
 @click.group()
 def corpus() -> None:
-    """Look into a corpus's store: its log, its snapshots, and whether every byte is right."""
+    """Look into a corpus's store: its log, its snapshots, whether every byte is right; and bring a corpus back."""
 
 
 def _corpus_options(command: Any) -> Any:
@@ -38,26 +33,26 @@ def _corpus_options(command: Any) -> Any:
 
 @corpus.command()
 @_corpus_options
-def log(*, tenant: str | None, is_platform: bool, data: Any, output: str) -> None:
+def log(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> None:
     """List the log records that are kept, oldest first."""
-    found, _ = _run_tool("log", _corpus_of(data, tenant, is_platform=is_platform), data)
+    found, _ = _inspect("log", _corpus_of(data, tenant, is_platform=is_platform), data)
     _show(found, ("sequence", "epoch", "kind", "size"), output, right=("sequence", "epoch", "size"))
 
 
 @corpus.command()
 @_corpus_options
-def snapshots(*, tenant: str | None, is_platform: bool, data: Any, output: str) -> None:
+def snapshots(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> None:
     """List the snapshots that are kept, oldest first."""
-    found, _ = _run_tool("snapshots", _corpus_of(data, tenant, is_platform=is_platform), data)
+    found, _ = _inspect("snapshots", _corpus_of(data, tenant, is_platform=is_platform), data)
     columns = ("sequence", "epoch", "files", "size", "upload_id")
     _show(found, columns, output, right=("sequence", "epoch", "files", "size"))
 
 
 @corpus.command()
 @_corpus_options
-def verify(*, tenant: str | None, is_platform: bool, data: Any, output: str) -> int:
+def verify(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> int:
     """Check every byte: MANIFEST, the log's chain, the files of every snapshot. Exits with 1 if anything is damaged."""
-    found, code = _run_tool("verify", _corpus_of(data, tenant, is_platform=is_platform), data)
+    found, code = _inspect("verify", _corpus_of(data, tenant, is_platform=is_platform), data)
     if output == "json":
         print_json(found)
     else:
@@ -70,34 +65,83 @@ def verify(*, tenant: str | None, is_platform: bool, data: Any, output: str) -> 
     return code
 
 
-def _corpus_of(data: Any, tenant: str | None, *, is_platform: bool) -> CorpusEntry:
+@corpus.command()
+@_corpus_options
+def incarnations(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> None:
+    """List the lives of a corpus that its store holds; the current one is what a start opens."""
+    entry = _corpus_of(data, tenant, is_platform=is_platform)
+    found, _ = _inspect("incarnations", entry, data)
+    current = read_incarnation(DataDirectory(data), entry.key)
+    rows = [{**each, "current": "yes" if each["incarnation"] == current else ""} for each in found]
+    columns = ("incarnation", "current", "state", "epoch", "sequence", "snapshots", "restored_from")
+    _show(rows, columns, output, right=("epoch", "sequence", "snapshots"))
+
+
+@corpus.command()
+@click.option("--from", "source", required=True, metavar="INCARNATION", help="What is copied; see `incarnations`.")
+@click.option("--sequence", type=click.IntRange(0), help="The last write to be copied. [default: the newest]")
+@_corpus_options
+def restore(
+    *, source: str, sequence: int | None, tenant: str | None, is_platform: bool, data: Path, output: str
+) -> None:
+    """Make a new incarnation of a corpus from the snapshot and log of another one. groundplane up must be stopped.
+
+    The next start opens the new one; the others stay in the store. Without --sequence the copy must hold all that was
+    ever witnessed of its source.
+    """
+    entry = _corpus_of(data, tenant, is_platform=is_platform)
+    directory = DataDirectory(data)
+    with hold_data_directory(directory):
+        restored = _restore(entry, parse_incarnation(source), sequence, directory)
+    if output == "json":
+        print_json(restored)
+    else:
+        print_table(("what", "value"), [(name, str(value)) for name, value in restored.items()])
+    _note(f"{entry.name} is now {restored['incarnation']}, restored up to {restored['sequence']}: start groundplane up")
+
+
+def _corpus_of(data: Path, tenant: str | None, *, is_platform: bool) -> CorpusEntry:
     if (tenant is None) == (not is_platform):
         raise click.UsageError("say which corpus: --tenant NAME or --platform")
     return find_corpus(read_directory(DataDirectory(data)), tenant)
 
 
-def _run_tool(command: str, entry: CorpusEntry, data: Any) -> tuple[Any, int]:
-    """Return what the tool wrote and its exit code. Raises the kind of error that its exit code stands for."""
-    settings = {
-        "GROUNDPLANE_CORPUS_KEY": entry.key,
-        "GROUNDPLANE_INCARNATION": entry.incarnation,
-        **read_storage(DataDirectory(data)).environment(DataDirectory(data)),
-    }
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", _TOOL, command], env={**os.environ, **settings}, capture_output=True, check=False
+def _inspect(command: str, corpus: CorpusEntry, data: Path) -> tuple[Any, int]:
+    """Return what an inspection of the corpus's present incarnation found, and its exit code."""
+    directory = DataDirectory(data)
+    call = ToolCall(arguments=(command,), key=corpus.key, incarnation=read_incarnation(directory, corpus.key))
+    return run_tool(call, directory, _note)
+
+
+def _restore(corpus: CorpusEntry, source: Incarnation, sequence: int | None, directory: DataDirectory) -> Any:
+    """Copy `source` into a fresh incarnation, and make that the corpus's one once it is complete and witnessed."""
+    target = Incarnation(str(uuid.uuid4()))
+    call = ToolCall(
+        arguments=("restore", source, *(() if sequence is None else (str(sequence),))),
+        key=corpus.key,
+        incarnation=target,
+        settings={
+            "GROUNDPLANE_WORK_DIRECTORY": str(directory.work / corpus.key),
+            "GROUNDPLANE_WITNESS_FILE": str(directory.witness_of(corpus.key, source)),
+        },
     )
-    if done.stdout:
-        return msgspec.json.decode(done.stdout), done.returncode
-    message = done.stderr.decode(errors="replace").strip()
-    if "No module named" in message:
-        raise Unavailable(
-            f"the shard's programs are not installed: pip install 'groundplane[shard]' ({message[-128:]})"
-        )
-    raise InvalidInput(message) if done.returncode == 2 else CorruptData(message)
+    restored, _ = run_tool(call, directory, _note)
+    with directory.named_faults():
+        write_witness(directory.witness_of(corpus.key, target), restored["epoch"], restored["sequence"])
+        switch_incarnation(directory, corpus.key, target)
+    return restored
+
+
+def _note(line: str) -> None:
+    notes_console().print(line, soft_wrap=True)
 
 
 def _show(found: list[dict[str, Any]], columns: tuple[str, ...], output: str, right: tuple[str, ...]) -> None:
     if output == "json":
         print_json(found)
         return
-    print_table(columns, [tuple(str(row[name]) for name in columns) for row in found], right=right)
+    print_table(columns, [tuple(_cell(row[name]) for name in columns) for row in found], right=right)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)

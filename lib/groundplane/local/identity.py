@@ -35,6 +35,22 @@ def prepare_incarnations(data: DataDirectory, keys: Iterable[CorpusKey]) -> Mapp
     return wanted
 
 
+def read_incarnation(data: DataDirectory, key: CorpusKey) -> Incarnation:
+    """Return the incarnation of a corpus. Raises InvalidInput if this data directory never held it."""
+    found = _read_incarnations(data).get(key)
+    if found is None:
+        raise InvalidInput(
+            f"corpus {key} has no incarnation in {data.incarnations}: start groundplane up with it first"
+        )
+    return found
+
+
+def switch_incarnation(data: DataDirectory, key: CorpusKey, incarnation: Incarnation) -> None:
+    """Make `incarnation` the corpus's one, from the next start on; all or nothing. The data directory must be held."""
+    known = _read_incarnations(data)
+    write_private(data.incarnations, msgspec.json.encode({**known, key: incarnation}, order="sorted"))
+
+
 def _read_incarnations(data: DataDirectory) -> dict[CorpusKey, Incarnation]:
     try:
         content = data.incarnations.read_bytes()

@@ -106,3 +106,9 @@ def write_private(path: Path, content: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def write_witness(path: Path, epoch: int, sequence: int) -> None:
+    """Write how far the log of a new incarnation is durable; its shard goes on from there."""
+    path.parent.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+    write_private(path, msgspec.json.encode({"epoch": epoch, "sequence": sequence}))

@@ -11,13 +11,13 @@ import uuid
 import pytest
 
 from groundplane.errors import InvalidInput
-from groundplane.local.identity import prepare_incarnations, prepare_keys
+from groundplane.local.identity import prepare_incarnations, prepare_keys, read_incarnation, switch_incarnation
 from groundplane.local.layout import DataDirectory, Running, write_private
 from groundplane.local.lock import hold_lock
 from groundplane.local.ports import claim_port, free_ports
 from groundplane.local.system import announce, hold_data_directory, prepare_system
 from groundplane.tokens import SigningKey, VerifyingKeys, load_public_key, verify_caller
-from groundplane.wire.names import CorpusKey
+from groundplane.wire.names import CorpusKey, Incarnation
 
 ACME, GLOBEX = CorpusKey("t-acme"), CorpusKey("t-globex")
 
@@ -156,3 +156,19 @@ def test_a_lock_that_cannot_be_made_is_no_other_up(data):
 
     with pytest.raises(InvalidInput, match=r"up\.lock cannot be held: Is a directory"), hold_lock(data.lock):
         pass
+
+
+def test_another_incarnation_is_that_of_one_corpus_and_of_every_later_start(data):
+    """A restore of one tenant must not move another's, nor be forgotten."""
+    before = prepare_incarnations(data, [ACME, GLOBEX])
+    fresh = Incarnation(str(uuid.UUID(int=1)))
+    switch_incarnation(data, ACME, fresh)
+
+    assert prepare_incarnations(data, [ACME, GLOBEX]) == {ACME: fresh, GLOBEX: before[GLOBEX]}
+    assert read_incarnation(data, ACME) == fresh
+
+
+def test_a_corpus_that_was_never_started_has_no_incarnation(data):
+    """One made up here would name nothing in the store."""
+    with pytest.raises(InvalidInput, match="start groundplane up with it first"):
+        read_incarnation(data, ACME)
