@@ -7,6 +7,7 @@ from groundplane.errors import CorruptData, Unavailable
 from groundplane_shard.log import Replica
 from groundplane_shard.log import manifest as manifest_codec
 from groundplane_shard.log import operations as ops
+from tests.simulation.channel import LATE
 from tests.simulation.coverage import Coverage
 from tests.simulation.lanes import log_lane, restore_lane
 from tests.simulation.model import Violation, require
@@ -246,7 +247,7 @@ class Scenario:
         world.rates.calm_down()
         world.outage_until = 0
         for operation, process in world.late:
-            world.perform(operation, process, "late ")
+            world.channel.perform(operation, process, LATE)
         for corpus in world.corpora:
             if not corpus.model.versions:
                 continue

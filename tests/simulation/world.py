@@ -13,11 +13,12 @@ from typing import Any
 from groundplane.errors import CorruptData
 from groundplane_shard.log import Position
 from groundplane_shard.log import operations as ops
+from tests.simulation.channel import LATE, Channel
 from tests.simulation.contents import fresh_payload, unpack
 from tests.simulation.coverage import Coverage
-from tests.simulation.faults import KINDS, Rates, damaged
+from tests.simulation.faults import KINDS, Rates
 from tests.simulation.lanes import log_lane, manifest_lane, staged_path
-from tests.simulation.model import Violation, require
+from tests.simulation.model import Violation
 from tests.simulation.process import Corpus, Lane, Process
 from tests.simulation.store import SimulatedStore
 
@@ -30,6 +31,7 @@ class World:
         self.rng = random.Random(seed)
         self.rates = Rates(self.rng)
         self.store = SimulatedStore()
+        self.channel = Channel(self)
         self.local_files: dict[str, bytes] = {}
         self.corpora = [Corpus(1, self.store)]
         self.processes: list[Process] = []
@@ -57,7 +59,7 @@ class World:
         self.step_number += 1
         rng = self.rng
         if self.late and rng.random() < 0.02:
-            self.perform(*self.late.pop(rng.randrange(len(self.late))), "late ")
+            self.channel.perform(*self.late.pop(rng.randrange(len(self.late))), LATE)
         ready = [process for process in self.processes if process.frozen_until <= self.step_number]
         if not ready:
             self.step_number = min(process.frozen_until for process in self.processes)
@@ -185,138 +187,9 @@ class World:
 
     def perform_with_faults(self, operation: ops.Operation, process: Process) -> ops.Result:
         """Answer an operation as this world does."""
-        kind = KINDS.get(type(operation))
-        if kind is None:
-            return self._perform_effect(operation, process)
-        self.store_operations += 1
-        if process.cut_off_until > self.step_number or self.outage_until > self.step_number:
-            if kind in ("write", "upload") and self.rng.random() < 0.5:
-                self.perform(operation, process, "(answer lost) ")
-            return ops.Unknown("cut off")
-        draw = self.rng.random()
-        if draw < self.rates.outage + self.rates.store_outage:
-            return self._begin_outage(process, is_whole=draw < self.rates.store_outage)
-        fate = self.rates.fate(kind, self.rng.random())
-        if fate is None:
-            return self.perform(operation, process)
-        self.fault(process, fate)
-        if kind in ("write", "upload"):
-            return self._change_with_fault(operation, process, fate)
-        return self._read_with_fault(operation, process, fate)
-
-    def _begin_outage(self, process: Process, *, is_whole: bool) -> ops.Result:
-        until = self.step_number + self.rng.randrange(30, 200)
-        if is_whole:
-            self.outage_until = until
-        else:
-            process.cut_off_until = until
-        self.fault(process, "store outage" if is_whole else "process cut off")
-        return ops.Unknown("cut off")
-
-    def _change_with_fault(self, operation: ops.Operation, process: Process, fate: str) -> ops.Result:
-        match fate:
-            case "refused":
-                return ops.Refused("503")
-            case "conflict 409" if not isinstance(operation, ops.Delete):
-                return ops.Conflict()
-            case "request lost" | "conflict 409":
-                return ops.Unknown("lost")
-            case "answer lost":
-                self.perform(operation, process, "(answer lost) ")
-                return ops.Unknown("lost")
-            case "late" | "repeated late":
-                self.late.append((operation, process))
-                if isinstance(operation, ops.Delete):
-                    self.faults["delete late"] += 1
-                return ops.Unknown("late") if fate == "late" else self.perform(operation, process)
-        answer = self.perform(operation, process)  # upload damaged
-        if isinstance(operation, ops.Upload) and isinstance(answer, ops.Stored):
-            self.store.put(operation.key, damaged(self.local_files[operation.file.source], self.rng))
-        return answer
-
-    def _read_with_fault(self, operation: ops.Operation, process: Process, fate: str) -> ops.Result:
-        answer = self.perform(operation, process, f"({fate}) ")
-        match answer, fate:
-            case _, "no answer":
-                return ops.Unknown("lost")
-            case ops.Found(data, etag), "answer damaged":
-                return ops.Found(damaged(data, self.rng), etag)
-            case ops.Found(), "answer of another object" if isinstance(operation, ops.Get):
-                return self.store.get(self._other_key(operation.key))
-            case _, "answer out of date" if isinstance(operation, ops.Get) and operation.key in self.store.before:
-                return self.store.found(self.store.before[operation.key])
-            case ops.Listed(keys), "listing unordered":
-                return ops.Listed((*keys[1:], *keys[:1]) if len(keys) > 1 else ("elsewhere",))
-            case ops.Listed(keys), "listing incomplete":
-                return ops.Listed(tuple(key for key in keys if self.rng.random() < 0.5))
-            case ops.Listed(keys), "listing in pages" if len(keys) > 2:
-                return ops.Listed(keys[: self.rng.randrange(1, len(keys))], more=True)
-        return answer
-
-    def _other_key(self, key: str) -> str:
-        """Return a key that exists: the one of the same name in the other incarnation, or a neighbour."""
-        for corpus in self.corpora:
-            other = corpus.layout.prefix + key.split("/", 2)[2]
-            if other != key and other in self.store.objects:
-                return other
-        return self.store.keys[int(self.rng.random() * len(self.store.keys))]
-
-    def perform(self, operation: ops.Operation, process: Process, how: str = "") -> ops.Result:
-        """Answer a store operation as a store without faults does."""
-        result = self._ask_store(operation, process, how)
-        if self._on_trace is not None:
-            self.trace(f"{process.name} {how}{_describe(operation)} -> {_describe(result)}")
-        return result
-
-    def _ask_store(self, operation: ops.Operation, process: Process, how: str) -> ops.Result:
-        match operation:
-            case ops.Get(key):
-                require(process.may_read(key), "I9 a process reads its own prefix only", process.name, key)
-                answer = self.store.get(key)
-                if not how and key == process.corpus.layout.manifest and isinstance(answer, ops.Found):
-                    process.seen_counter = max(process.seen_counter, process.corpus.model.versions.get(answer.data, 0))
-                return answer
-            case ops.Create(key, data):
-                return self._create(key, data, process)
-            case ops.Replace(key, data, etag):
-                if not self.store.can_replace(key, etag):
-                    return ops.PreconditionFailed()
-                self._check_may_change(process, key)
-                process.corpus.model.manifest_changed(data, 0 if how == "late " else process.seen_counter)
-                if not how:  # it will be told
-                    process.seen_counter = max(process.seen_counter, process.corpus.model.versions[data])
-                return self.store.put(key, data)
-            case ops.List(prefix, start_after):
-                require(process.may_read(prefix), "I9 a process reads its own prefix only", process.name, prefix)
-                return ops.Listed(self.store.list_keys(prefix, start_after))
-            case ops.Delete(key):
-                self._check_may_change(process, key)
-                process.corpus.model.deleted(key)
-                self.store.remove(key)
-                return ops.Deleted()
-            case ops.Upload(key, file):
-                return self._create(key, self.local_files[file.source], process)
-            case ops.Verify():
-                return self.store.verify(operation)
-        raise TypeError(operation)
-
-    def _create(self, key: str, data: bytes, process: Process) -> ops.Result:
-        if key in self.store.objects:
-            return ops.PreconditionFailed()
-        self._check_may_change(process, key)
-        layout, model = process.corpus.layout, process.corpus.model
-        if key.startswith(layout.log):
-            if not model.created(key, data):
-                self.count("stray record")
-        elif key == layout.manifest:
-            model.manifest_changed(data, 0)
-        return self.store.put(key, data)
-
-    def _check_may_change(self, process: Process, key: str) -> None:
-        is_own = process.may_change and key.startswith(process.corpus.layout.prefix)
-        require(is_own, "I9 nothing changes a prefix that is not its own", process.name, key)
-
-    # -- effects
+        if type(operation) in KINDS:
+            return self.channel.ask(operation, process)
+        return self._perform_effect(operation, process)
 
     def _perform_effect(self, operation: ops.Operation, process: Process) -> ops.Result:
         match operation:
@@ -356,27 +229,3 @@ class World:
 
 def _is_change(operation: ops.Operation) -> bool:
     return isinstance(operation, ops.Create | ops.Replace | ops.Upload | ops.Delete)
-
-
-def _describe(message: ops.Operation | ops.Result) -> str:
-    match message:
-        case ops.Get(key) | ops.Delete(key) | ops.Upload(key) | ops.Verify(key):
-            where = _short(key)
-        case ops.Create(key, data) | ops.Replace(key, data):
-            where = f"{_short(key)} {data[-8:].hex()}"
-        case ops.List(prefix, start_after):
-            where = f"{_short(prefix)} after {_short(start_after)}"
-        case ops.Found(_, etag) | ops.Stored(etag):
-            where = etag[:8]
-        case ops.Listed(keys):
-            where = f"{len(keys)} keys"
-        case _:
-            where = ""
-    return f"{type(message).__name__} {where}".strip()
-
-
-def _short(key: str) -> str:
-    """Return a key without what all have in common: the incarnation's last digit, then the name in its prefix."""
-    corpus_key, _, rest = key.partition("/")
-    incarnation, _, name = rest.partition("/")
-    return f"{incarnation[-1:]}/{name.replace('0' * 14, '')}" if corpus_key else ""
