@@ -81,11 +81,6 @@ class ScriptedStore:
         with self._changed:
             self._changed.wait_for(lambda: len(self.requests) >= requests, 5.0)
 
-    def skip_to_last(self) -> None:
-        """Answer from now on with the last reply."""
-        with self._changed:
-            del self._replies[:-1]
-
     def close(self) -> None:
         """End all connections."""
         self._stop.set()

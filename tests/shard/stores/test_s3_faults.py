@@ -244,6 +244,16 @@ async def test_object_damaged_on_the_way_is_read_again():
     assert (await ask(verify, wrong, found(DATA)))[0] == Verified()
 
 
+async def test_second_read_of_a_file_leaves_nothing_of_the_first(tmp_path):
+    """What was verified is what lies there."""
+    wrong = answer(200, b"cut", etag='"e1"')
+    target = tmp_path / "a"
+    outcome, _ = await ask(lambda store: store.download(KEY, target, size=len(DATA), sha256=SHA256), wrong, found(DATA))
+
+    assert outcome == Verified()
+    assert target.read_bytes() == DATA
+
+
 async def test_object_that_stays_wrong_is_corrupt():
     """Bytes that are not what was stored are never data, and waiting does not mend them."""
     wrong = answer(200, b"the objecX", etag='"e1"', x_amz_meta_sha256=SHA256)
@@ -422,13 +432,14 @@ async def test_store_that_reads_slowly_is_given_the_time_of_a_call_not_of_a_conn
 
 async def test_log_is_written_while_files_are_transferred(tmp_path):
     """A restore or an upload of a snapshot keeps its threads to itself."""
-    with scripted_store(*[SILENCE] * 12, STORED) as server:
+    with scripted_store(*[SILENCE] * 8, STORED) as server:
         store = open_store(server.endpoint)
-        stuck = [asyncio.create_task(verify(store)) for _ in range(12)]
+        stuck = [asyncio.create_task(verify(store)) for _ in range(20)]
         await asyncio.to_thread(server.wait_for, 8)
-        server.skip_to_last()
         written = await asyncio.wait_for(create(store), 10.0)
+        methods = [request.method for request in server.requests]
     await asyncio.gather(*stuck, return_exceptions=True)
     await asyncio.to_thread(store.close)
 
     assert written == Stored("e1")
+    assert methods == ["GET"] * 8 + ["PUT"]
