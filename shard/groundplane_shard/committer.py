@@ -8,6 +8,9 @@ What a waiting request is told (I1, I4): a result after the record is durable an
 nothing was stored; OutcomeUnknown in every other case. Superseded, OutcomeUnknown and CorruptData also end `run`: the
 owner opens the replica again, or stops for good. A batch that changes nothing is acknowledged too, so it is first made
 sure that no other process has taken over (I5).
+
+Nobody is kept waiting by a store that does not answer: after `STALL_SECONDS` the requests under way are told that their
+outcome is unknown, those that wait that they were not begun, and further ones are refused until the record is settled.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from groundplane_shard.rows import StoredOperation
 
 MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
+STALL_SECONDS = 1.5
 _INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms
 _INLINE_BYTES = 256 * 1024
 
@@ -79,6 +83,7 @@ class Committer:
         self._pending_bytes = 0  # of requests that are not applied yet
         self._is_refused = False
         self._ended: GroundplaneError | None = None
+        self._is_stalled = False
 
     async def submit(self, operations: Sequence[StoredOperation]) -> Acknowledged:
         """Return once `operations` are durable and applied. Raises Unavailable or OutcomeUnknown as the module says."""
@@ -91,9 +96,15 @@ class Committer:
         return await asyncio.shield(job.done)
 
     def check_room(self) -> None:
-        """Raise Unavailable if a request would be refused now: `overloaded`, or `not_ready` after this writer's end."""
+        """Raise Unavailable if a request would be refused now.
+
+        Codes: `overloaded`; `store_unavailable` while the store does not answer or left an outcome unknown; `not_ready`
+        after any other end of this writer.
+        """
         if self._ended is not None:
-            raise _opening_again()
+            raise _refusal_after(self._ended)
+        if self._is_stalled:
+            raise _stalled()
         if len(self._waiting) >= self._limits.max_queued:
             raise _overloaded(f"{len(self._waiting)} writes are waiting: expected fewer than {self._limits.max_queued}")
         unflushed = self._corpus.memtable_bytes + self._pending_bytes
@@ -142,6 +153,7 @@ class Committer:
         started = self._clock.monotonic()
         decisions = Decisions(self._corpus)
         results = [tuple(decisions.decide(operation) for operation in job.operations) for job in jobs]
+        stall = asyncio.get_running_loop().call_later(STALL_SECONDS, self._stall, jobs)
         try:
             sequence = await self._log(decisions.changes)
         except OutcomeUnknown:
@@ -151,6 +163,9 @@ class Committer:
             for job in jobs:
                 job.fail(Unavailable(error.message, code=error.code, retry_after_seconds=1))
             return
+        finally:
+            stall.cancel()
+            self._is_stalled = False
         self._note_refusal(None)
         self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
         if decisions.changes:
@@ -177,20 +192,36 @@ class Committer:
             Log("committer").info("writes_accepted_again")
         self._is_refused = error is not None
 
+    def _stall(self, jobs: list[_Job]) -> None:
+        """Let everybody go who waits for the store; the record under way is still to be settled."""
+        self._is_stalled = True
+        for job in jobs:
+            job.fail(OutcomeUnknown(f"the store has not answered for {STALL_SECONDS} s: repeat the call"))
+        while self._waiting:
+            self._waiting.popleft().fail(_stalled())
+        self._arrived.clear()
+
     def _end(self, jobs: list[_Job], error: GroundplaneError) -> None:
         self._ended = self._ended or error
         for job in jobs:
             job.fail(OutcomeUnknown(f"the write may or may not have been stored ({error.code}): repeat the call"))
         while self._waiting:
-            self._waiting.popleft().fail(_opening_again())
+            self._waiting.popleft().fail(_refusal_after(self._ended))
 
 
 def _weight(operations: Sequence[StoredOperation]) -> int:
     return sum(max(1, chunk_count(operation)) for operation in operations)
 
 
-def _opening_again() -> Unavailable:
-    return Unavailable("this shard is opening its log again: repeat the call", code="not_ready", retry_after_seconds=1)
+def _refusal_after(end: GroundplaneError) -> Unavailable:
+    """Return what a request is told that came to the writer that ended so. Searches may go on, so not all of it is `not_ready`."""
+    code = "store_unavailable" if isinstance(end, OutcomeUnknown) else "not_ready"
+    return Unavailable("this shard is opening its log again: repeat the call", code=code, retry_after_seconds=1)
+
+
+def _stalled() -> Unavailable:
+    message = f"the store has not answered for {STALL_SECONDS} s: nothing was stored, repeat later"
+    return Unavailable(message, code="store_unavailable", retry_after_seconds=1)
 
 
 def _overloaded(found: str) -> Unavailable:

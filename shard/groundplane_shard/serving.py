@@ -25,7 +25,7 @@ from groundplane.wire.internal import (
     WriteRequest,
     WriteResult,
 )
-from groundplane_shard.committer import Acknowledged, Committer, WriteLimits
+from groundplane_shard.committer import STALL_SECONDS, Acknowledged, Committer, WriteLimits
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.identity import check_analyser, check_log, stored_embedding
 from groundplane_shard.local_state import Journal, LocalState
@@ -147,7 +147,7 @@ class Serving:
         self._check_analyser(request.analyser)
         self._committer.check_room()
         if any(isinstance(operation, ReplaceDocument) for operation in request.operations):
-            await self._fix_identity(request)
+            await self._fix_identity_in_time(request)
         operations = await prepare_all(request.operations, self._parts.analyser, self._embedding, self._parts.clock)
         return self._write_result(await self._committer.submit(operations))
 
@@ -259,6 +259,14 @@ class Serving:
         self.corpus.fix_dimension(embedding.dimension)
         self._journal.embedding_id = bytes.fromhex(embedding.id)
         self._embedding = embedding
+
+    async def _fix_identity_in_time(self, request: WriteRequest) -> None:
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                await self._fix_identity(request)
+        except TimeoutError as error:
+            message = f"the store has not answered for {STALL_SECONDS} s: nothing of the write was stored, repeat later"
+            raise Unavailable(message, code="store_unavailable", retry_after_seconds=1) from error
 
     async def _fix_identity(self, request: WriteRequest) -> None:
         """Let the first write fix the analyser and the embedding identity in MANIFEST; what stands there already wins."""

@@ -16,7 +16,7 @@ from groundplane_shard.stores import MemoryStore, run
 from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.corpus_model import stored
 from tests.shard.shard_parts import local_state, outcome, replica, settled, until
-from tests.support.failing_store import FailingStore, failing, waiting
+from tests.support.failing_store import FailingStore, failing, nothing, waiting
 
 LIMITS = WriteLimits(max_queued=1_000, max_memtable_bytes=1 << 40)
 
@@ -273,7 +273,7 @@ async def test_an_outcome_that_cannot_be_settled_is_told_as_unknown_and_ends_the
     with pytest.raises(OutcomeUnknown):
         await bench.task
     later = await outcome(bench.submit(stored("b")))
-    assert (type(later), later.code) == (Unavailable, "not_ready")
+    assert (type(later), later.code) == (Unavailable, "store_unavailable")
 
 
 async def test_what_waits_behind_an_unknown_outcome_was_certainly_not_stored(bench, monkeypatch):
@@ -286,7 +286,7 @@ async def test_what_waits_behind_an_unknown_outcome_was_certainly_not_stored(ben
     behind = await outcome(bench.submit(stored("behind")))
 
     assert isinstance(await outcome(first), OutcomeUnknown)
-    assert (type(behind), behind.code) == (Unavailable, "not_ready")
+    assert (type(behind), behind.code) == (Unavailable, "store_unavailable")
 
 
 async def test_a_record_that_could_not_be_applied_is_an_unknown_outcome_and_ends_the_writer(bench, monkeypatch):
@@ -412,3 +412,24 @@ async def test_the_moment_of_durability_is_seen(bench):
 
     assert at_write == bench.clock.now() - 5.0
     assert bench.metrics.last_fsync._value.get() == at_write
+
+
+async def test_nobody_is_kept_waiting_by_a_store_that_does_not_answer(bench, monkeypatch):
+    """A caller that hangs holds what its own callers wait for; what each is told is no more than is known."""
+    monkeypatch.setattr("groundplane_shard.committer.STALL_SECONDS", 0.05)
+    release, first = await held(bench)
+    behind = bench.submit(stored("behind"))
+    await settled()
+    answers = [await outcome(first), await outcome(behind), await outcome(bench.submit(stored("later")))]
+    bench.store.rule = nothing
+    release.set()
+    await until(lambda: bench.records() == 2)  # the barrier and the first record
+    await settled()
+    after = await bench.submit(stored("after"))
+
+    assert [(type(answer), answer.code) for answer in answers] == [
+        (OutcomeUnknown, "outcome_unknown"),
+        (Unavailable, "store_unavailable"),
+        (Unavailable, "store_unavailable"),
+    ]
+    assert (after.sequence, bench.records()) == (3, 3)

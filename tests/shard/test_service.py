@@ -317,7 +317,7 @@ async def test_searches_go_on_while_the_outcome_of_a_write_is_unknown(shard, sto
         assert (late_answer.sequence, late_answer.statistics.documents) == (before.sequence, 1)
         assert (type(refusal), refusal.code, detail) == (
             Unavailable,
-            "not_ready",
+            "store_unavailable",
             "writes_suspended after outcome_unknown",
         )
         assert serving_of(shard).corpus is corpus

@@ -24,7 +24,8 @@ class Load:
     """Writes to and reads from `target`, which may be changed at any time, in a thread of its own, until the block ends.
 
     `answers` counts what writers were told, by status or error; `slowest_answer` is the longest that a writer waited for an
-    answer or gave up, which ends its waiting. `reads` are answered searches, `violations` what no search may show.
+    answer or gave up, and `longest_gap` the longest time without an answered search, both since `measure` was called.
+    `reads` are answered searches, `violations` what no search may show.
     """
 
     def __init__(self, target: ShardProcess, *, writers: int, seed: int) -> None:
@@ -32,11 +33,13 @@ class Load:
         self.history = History()
         self.answers: Counter[str] = Counter()
         self.slowest_answer = 0.0
+        self.longest_gap = 0.0
         self.reads = 0
         self.read_sequence = 0
         self.violations: list[str] = []
         self._writers = writers
         self._random = random.Random(seed)
+        self._last_read = time.monotonic()
         self._sequence = 0  # the highest that was acknowledged
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="load")
@@ -48,6 +51,10 @@ class Load:
     def __exit__(self, *_exc: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    def measure(self) -> None:
+        """Forget how long answers took up to now."""
+        self.slowest_answer, self.longest_gap, self._last_read = 0.0, 0.0, time.monotonic()
 
     def await_acknowledged(self, more: int, timeout_seconds: float = 30.0) -> None:
         """Return when so many further writes were acknowledged. Raises TimeoutError."""
@@ -120,6 +127,8 @@ class Load:
             else:
                 if answer.status == 200:
                     self.reads += 1
+                    self.longest_gap = max(self.longest_gap, time.monotonic() - self._last_read)
+                    self._last_read = time.monotonic()
                     self._check(msgspec.msgpack.decode(content, type=SearchAnswer), at_least)
             await asyncio.sleep(0.05)
 
