@@ -1,6 +1,8 @@
 """`groundplane up` with every corpus in a bucket of a real S3 server."""
 
 import shutil
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -26,8 +28,20 @@ def keys(server: S3Server) -> dict[str, str]:
     return {"GROUNDPLANE_S3_ACCESS_KEY": settings.access_key, "GROUNDPLANE_S3_SECRET_KEY": settings.secret_key}
 
 
+def on_another_machine(data: Path, url: str, variables: dict[str, str]) -> Any:
+    """Return the answer of an installation that has nothing but the bucket, its corpora restored."""
+    with running_up(data, "--object-store", url, manifests=TWO, **variables):
+        pass
+    for corpus in (("--tenant", "acme"), ("--platform",)):
+        lives = answer(data, "corpus", "incarnations", *corpus, **variables)
+        (old,) = (each["incarnation"] for each in lives if not each["current"])
+        answer(data, "corpus", "restore", *corpus, "--from", old, **variables)
+    with running_up(data, manifests=TWO, **variables):
+        return answer(data, *QUESTION)
+
+
 def test_corpora_in_a_bucket_survive_the_loss_of_all_that_is_local(s3_server, tmp_path):
-    """The machine's disk may vanish: what was acknowledged is in the bucket, and no key of it is on the disk."""
+    """What was acknowledged is in the bucket: for the next start, and for another machine; no key of it is on the disk."""
     data, docs, url, variables = tmp_path / "data", tmp_path / "docs", store_url(s3_server), keys(s3_server)
     docs.mkdir()
     (docs / "travel.md").write_text("# Travel\n\nTrains are preferred over planes below six hundred kilometres.\n")
@@ -43,9 +57,11 @@ def test_corpora_in_a_bucket_survive_the_loss_of_all_that_is_local(s3_server, tm
     shutil.rmtree(data / "logs")
     with running_up(data, manifests=TWO, **variables):
         after = answer(data, *QUESTION)
+    elsewhere = on_another_machine(tmp_path / "other", url, variables)
 
     assert before["hits"][0]["doc_id"] == "docs/travel.md"
     assert after["hits"] == before["hits"]
+    assert elsewhere["hits"] == before["hits"]
     assert [record["kind"] for record in log] == ["barrier", "batch"]
     assert (verified["sequence"], verified["faults"]) == (2, [])
     assert not (data / "store").exists()
