@@ -3,8 +3,9 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -37,13 +38,13 @@ def run_tool(call: ToolCall, data: DataDirectory, on_progress: Callable[[str], N
     `on_progress` gets what it says on its way. Interrupting ends it too.
     """
     command = (sys.executable, "-P", "-m", _MODULE, *call.arguments)
-    with subprocess.Popen(
-        command, env=call.environment(data), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
-    ) as process:
-        if process.stdout is None or process.stderr is None:
-            raise RuntimeError("a process that was started with pipes has none")
-        message = _read_messages(process.stderr, on_progress)
-        found = process.stdout.read()
+    with tempfile.TemporaryFile() as output:  # not a second pipe: it could fill while only the first is read
+        with subprocess.Popen(
+            command, env=call.environment(data), stdout=output, stderr=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
+            message = _read_messages(process.stderr or (), on_progress)
+        output.seek(0)
+        found = output.read()
     if found:
         return msgspec.json.decode(found), process.returncode
     if "No module named" in message:
@@ -54,7 +55,7 @@ def run_tool(call: ToolCall, data: DataDirectory, on_progress: Callable[[str], N
     raise InvalidInput(message) if process.returncode == 2 else CorruptData(message)
 
 
-def _read_messages(stderr: IO[str], on_progress: Callable[[str], None]) -> str:
+def _read_messages(stderr: Iterable[str], on_progress: Callable[[str], None]) -> str:
     """Return what is no progress."""
     messages = []
     for line in stderr:

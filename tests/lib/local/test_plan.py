@@ -13,6 +13,7 @@ from groundplane.local.plan import (
     plan_router,
     plan_shard,
 )
+from groundplane.local.storage import Storage
 from groundplane.wire.names import CorpusKey, Incarnation
 
 INCARNATIONS = {
@@ -59,6 +60,18 @@ def test_a_shard_gets_its_corpus_its_directories_and_its_snapshot_rules():
     assert environment["GROUNDPLANE_STORE_DIRECTORY"] == "/data/store"
     assert environment["GROUNDPLANE_WORK_DIRECTORY"] == "/data/work/t-acme"
     assert (environment["GROUNDPLANE_SNAPSHOT_SECONDS"], environment["GROUNDPLANE_SNAPSHOTS_KEEP"]) == ("60", "5")
+
+
+def test_a_shard_keeps_its_witness_apart_from_its_store_and_gets_the_loss_that_was_accepted():
+    """Another corpus's loss must not be accepted with it."""
+    acme, platform = place_corpora([corpus(tenant="acme"), corpus(platform=True)], INCARNATIONS, [4_000, 4_001])
+    storage = Storage(accepted_losses={CorpusKey("t-acme"): 80})
+
+    lossy, whole = (plan_shard(each, DataDirectory(Path("/data")), storage).environment for each in (acme, platform))
+
+    assert lossy["GROUNDPLANE_WITNESS_FILE"] == f"/data/witness/t-acme/{acme.incarnation}.json"
+    assert lossy["GROUNDPLANE_WITNESS_WRITE"] == "true"
+    assert (lossy["GROUNDPLANE_ACCEPT_DATA_LOSS"], whole["GROUNDPLANE_ACCEPT_DATA_LOSS"]) == ("80", "")
 
 
 def test_the_users_own_credentials_do_not_reach_the_programs():
