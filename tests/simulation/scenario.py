@@ -251,7 +251,8 @@ class Scenario:
         for corpus in world.corpora:
             if not corpus.model.versions:
                 continue
-            if not self._check_fresh_process(corpus) or world.faults["snapshot rotten"]:
+            has_spare = not corpus.is_accepting_loss and not world.faults["snapshot rotten"]
+            if not self._check_fresh_process(corpus) or not has_spare:
                 continue
             if self._rot_all_of_newest(corpus):
                 self._check_fresh_process(corpus)

@@ -112,14 +112,6 @@ class ManifestCell:
                     raise steps.unexpected(Replace(self._key, b"", ""), other)
         raise steps.not_settled(self._key, reason, is_uncertain=is_uncertain)
 
-    def _read_base(self, *, is_uncertain: bool) -> Steps[_Version]:
-        try:
-            return (yield from self._read())
-        except Unavailable as error:
-            if is_uncertain:  # an earlier try of the same change may have been stored
-                raise steps.not_settled(self._key, error.message, is_uncertain=True) from error
-            raise
-
     def _read(self) -> Steps[_Version]:
         found = yield from self._try_read()
         if found is None:
@@ -150,13 +142,20 @@ class ManifestCell:
         raise fault
 
     def _is_in_use(self) -> Steps[bool]:
-        """Return whether this process saw a MANIFEST before, or the prefix holds objects."""
+        """Return whether this process saw a MANIFEST before, or the prefix holds objects.
+
+        The first record is asked for by name: it is a barrier, which is never deleted, and a listing may be incomplete. (A
+        restored incarnation begins with a later one; there the listings have to do.)
+        """
         layout = self.identity.layout
+        first = yield from steps.get(layout.record(1))
+        if self._known is not None or not isinstance(first, Absent):
+            return True
         for prefix in (layout.log, layout.snapshots):
             page = yield from steps.list_page(prefix, "")
             if page.keys:
                 return True
-        return self._known is not None
+        return False
 
     def _first_version(self) -> Manifest:
         return Manifest(

@@ -40,6 +40,16 @@ def test_prefix_with_objects_is_never_initialised_again(harness, key):
     assert LAYOUT.manifest not in harness.objects
 
 
+def test_prefix_whose_listing_hides_its_objects_is_not_initialised_again(harness):
+    """A listing may be incomplete; the first record, a barrier that is never deleted, is asked for by name."""
+    harness.writer("w1")
+    del harness.objects[LAYOUT.manifest]
+    harness.answer = lambda operation: ops.Listed(()) if isinstance(operation, ops.List) else None
+
+    with pytest.raises(CorruptData, match="never initialised again"):
+        harness.replica("w2")
+
+
 def test_manifest_that_vanishes_is_not_made_again(harness):
     """What this process has seen once must not begin anew while it lives."""
     replica = harness.replica()
