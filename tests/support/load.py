@@ -15,7 +15,7 @@ from tests.support.writes import CHUNKS, History, next_version, operation, versi
 
 WRITE_SECONDS = 8.0  # after which a writer gives up waiting
 READ_SECONDS = 2.0
-PAUSE_SECONDS = 0.01  # after a refusal
+PAUSE_SECONDS = 0.1  # after a refusal; a writer that spins takes the time that the proxy needs
 TOKEN_WRITES = 50  # for which one capability is used
 DOCUMENTS_PER_WRITER = 16
 

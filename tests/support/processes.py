@@ -93,15 +93,16 @@ class ProgramProcess:
     def await_ready(self) -> float:
         """Return the seconds until /readyz answered 200; fails with the log's end if the process ends or time runs out."""
         started = time.monotonic()
-        while time.monotonic() - started < READY_SECONDS:
-            if self._process is None or self._process.poll() is not None:
-                break
-            try:
-                if httpx.get(f"{self.url}/readyz", timeout=1.0).status_code == 200:
-                    return time.monotonic() - started
-            except httpx.TransportError:
-                pass
-            time.sleep(0.01)
+        with httpx.Client(timeout=1.0) as client:
+            while time.monotonic() - started < READY_SECONDS:
+                if self._process is None or self._process.poll() is not None:
+                    break
+                try:
+                    if client.get(f"{self.url}/readyz").status_code == 200:
+                        return time.monotonic() - started
+                except httpx.TransportError:
+                    pass
+                time.sleep(0.01)
         raise AssertionError(f"{self.module} did not become ready:\n{self.log_path.read_text()[-4_000:]}")
 
     def kill(self) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from groundplane.errors import OutcomeUnknown, Unavailable
 from groundplane_shard.failpoints import Failpoint, reach, reach_done, reach_sent
 from groundplane_shard.log.layout import Layout
-from groundplane_shard.log.manifest import Snapshot
+from groundplane_shard.log.manifest import Snapshot, SnapshotFile
 from groundplane_shard.log.operations import (
     Applied,
     Apply,
@@ -35,6 +35,7 @@ from groundplane_shard.log.operations import (
     StoreOperation,
     Unknown,
     Upload,
+    Verified,
     Verify,
 )
 from groundplane_shard.log.record import Position, Record
@@ -43,6 +44,7 @@ from groundplane_shard.stores.protocol import ObjectStore
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 _PARALLEL_DOWNLOADS = 8
+_DOWNLOAD_TRIES = 4
 
 Value = TypeVar("Value")
 Watch = Callable[[Operation, Result], None]
@@ -90,21 +92,43 @@ async def download_snapshot(
 ) -> Restored | Damaged:
     """Put the snapshot's files, each verified, into `directory`, which is fresh; `Damaged` if one of them is not right.
 
-    `on_file` gets the size in bytes of each file that is there. Paths were checked when MANIFEST was decoded. Raises Unavailable when the store gives no answer.
+    `on_file` gets the size in bytes of each file that is there. Paths were checked when MANIFEST was decoded. Raises
+    Unavailable when the store gives no answer; no download is under way any more then.
     """
     turns = asyncio.Semaphore(_PARALLEL_DOWNLOADS)
+    failures: list[Damaged | Unavailable] = []
 
-    async def fetch(path: str, key: str, size: int, sha256: str) -> Damaged | None:
+    async def fetch(file: SnapshotFile) -> None:
         async with turns:
-            answer = await store.download(layout.object(key), directory / path, size=size, sha256=sha256)
+            if failures:
+                return
+            try:
+                answer = await _download(store, layout.object(file.key), directory / file.path, file)
+            except Unavailable as error:
+                failures.append(error)
+                return
         reach(Failpoint.SNAPSHOT_FILE_DOWNLOADED)
         if isinstance(answer, Damaged):
-            return answer
-        on_file(size)
-        return None
+            failures.append(answer)
+        else:
+            on_file(file.size)
 
-    answers = await asyncio.gather(*(fetch(file.path, file.key, file.size, file.sha256) for file in snapshot.files))
-    return next((answer for answer in answers if answer), Restored())
+    await asyncio.gather(*map(fetch, snapshot.files))
+    for failure in failures:
+        if isinstance(failure, Unavailable):
+            raise failure
+        return failure
+    return Restored()
+
+
+async def _download(store: ObjectStore, key: str, target: Path, file: SnapshotFile) -> Verified | Damaged:
+    """Download one file, trying a few times: of many files one or the other fails on the way."""
+    for attempt in range(1, _DOWNLOAD_TRIES):
+        try:
+            return await store.download(key, target, size=file.size, sha256=file.sha256)
+        except Unavailable:
+            await asyncio.sleep(_pause_seconds(attempt))
+    return await store.download(key, target, size=file.size, sha256=file.sha256)
 
 
 async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -> Result:

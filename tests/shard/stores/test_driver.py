@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from groundplane.errors import CorruptData, OutcomeUnknown, Superseded, Unavailable
-from groundplane_shard.log import Identity, Layout, LocalFile, Position, Replica
+from groundplane_shard.log import Epoch, Identity, Layout, LocalFile, Position, Replica, Seq, Snapshot, SnapshotFile
 from groundplane_shard.log.operations import Absent, Damaged, Get, Pause, Refused, Restored, Unknown
 from groundplane_shard.log.operations import Create as CreateOperation
 from groundplane_shard.stores import LocalStore, MemoryStore, download_snapshot, run
+from tests.support.failing_store import FailingStore, failing
 
 LAYOUT = Layout("t-acme", "00000000-0000-4000-8000-00000000000a")
 
@@ -189,3 +190,26 @@ async def test_download_of_a_damaged_snapshot_says_so(store, tmp_path):
     await store.delete(LAYOUT.object(snapshot.files[0].key))
 
     assert isinstance(await download_snapshot(store, LAYOUT, snapshot, tmp_path / "fresh"), Damaged)
+
+
+async def test_a_file_that_fails_on_the_way_is_fetched_again(store, tmp_path, monkeypatch):
+    """Of a hundred files one or the other fails; to begin anew for that would never end over a bad line."""
+    monkeypatch.setattr("groundplane_shard.stores.driver._pause_seconds", lambda _: 0.0)
+    state, writer = await opened_writer(store, tmp_path, "w1")
+    await run(writer.append(b"a"), store, state)
+    snapshot = await run(writer.publish_snapshot(state.freeze(), state.position, token="00c0ffee"), store, state)
+    unreliable = FailingStore(store, failing("refused", "download", times=3))
+
+    assert await download_snapshot(unreliable, LAYOUT, snapshot, tmp_path / "fresh") == Restored()
+
+
+async def test_no_further_download_begins_after_one_has_failed(tmp_path, monkeypatch):
+    """The directory is emptied for the next try; a straggler would write into that one."""
+    monkeypatch.setattr("groundplane_shard.stores.driver._pause_seconds", lambda _: 0.0)
+    files = tuple(SnapshotFile(path=f"f{n}", key=f"snapshots/u/f{n}", size=1, sha256="0" * 64) for n in range(40))
+    snapshot = Snapshot(upload_id="u", sequence=Seq(1), epoch=Epoch(1), digest="", files=files)
+    store = FailingStore(MemoryStore(), failing("refused", "download"))
+
+    with pytest.raises(Unavailable):
+        await download_snapshot(store, LAYOUT, snapshot, tmp_path / "fresh")
+    assert len({call.key for call in store.calls}) < len(files)
