@@ -145,6 +145,7 @@ def test_the_newest_state_must_hold_all_that_was_witnessed(tool, tmp_path, histo
     named, _, _ = tool("restore", INCARNATION, str(history[-1]), incarnation=str(uuid.UUID(int=10)), **variables)
 
     assert (code, "recorded outside the store" in err) == (1, True), err
+    assert objects(tmp_path, TARGET) == {}
     assert named == 0
 
 

@@ -53,7 +53,9 @@ def restore(wanted: Restoration) -> Steps[Manifest]:
     """Copy, and return the target's MANIFEST, complete."""
     source, target = Replica(wanted.source), ManifestCell(wanted.target)
     yield from source.cell.refresh()
+    _refuse_unfinished(source.manifest, wanted)
     yield from _refuse_used(target)
+    yield from _check_witness_in_reach(source, wanted)
     snapshot = yield from source.restore_newest(wanted.until)
     yield from _check_sequence_exists(source, wanted.until)
     yield from _claim(target, source.manifest)
@@ -61,6 +63,16 @@ def restore(wanted: Restoration) -> Steps[Manifest]:
     end = yield from _copy_records(source, wanted)
     epoch = Epoch(max(end.epoch, source.manifest.epoch))
     return (yield from target.change(lambda base: _completed(base, placed, end, epoch)))
+
+
+def _refuse_unfinished(source: Manifest, wanted: Restoration) -> None:
+    """Refuse a source that is itself half a copy: what it lacks could not be told from what was never written."""
+    if source.is_unfinished:
+        raise InvalidInput(
+            f"{wanted.source.layout.prefix} is an unfinished restore: expected a complete source; restore from that of "
+            f"{source.restored_from.incarnation if source.restored_from else 'another incarnation'}",
+            code="source_unfinished",
+        )
 
 
 def _refuse_used(target: ManifestCell) -> Steps[None]:
@@ -110,6 +122,16 @@ def _copy_records(source: Replica, wanted: Restoration) -> Steps[Position]:
         source.position = found.position
         end = yield from _copy_record(found, end, wanted.target)
     return end
+
+
+def _check_witness_in_reach(source: Replica, wanted: Restoration) -> Steps[None]:
+    """Refuse before any write what the names in the log already show to be too little; the end is checked again when read."""
+    if wanted.until is None and wanted.witness is not None:
+        layout = wanted.source.layout
+        keys = yield from steps.list_all(layout.log)
+        last = max((layout.sequence_of(key) or Seq(0) for key in keys), default=Seq(0))
+        found = Witness(source.manifest.epoch, max(last, source.manifest.newest_sequence))
+        required_override(layout.prefix, found, wanted.witness, None)
 
 
 def _next_record_or_end(source: Replica, wanted: Restoration) -> Steps[Encoded | None]:

@@ -7,7 +7,7 @@ from groundplane.errors import CorruptData, InvalidInput, OutcomeUnknown, Unavai
 from groundplane_shard.log import Identity, Layout, Replica, Restoration, Seq, Witness, restore
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log.layout import Epoch
-from groundplane_shard.log.manifest import decode
+from groundplane_shard.log.manifest import decode, encode
 from groundplane_shard.log.record import decode_unchained
 from tests.shard.log.harness import LAYOUT, Harness, identity
 
@@ -177,6 +177,7 @@ def test_newest_restore_of_less_than_the_witness_knows_is_refused(harness):
         harness.run(restore(wanted(harness, witness=Witness(Epoch(1), Seq(6)))))
 
     assert refusal.value.code == "behind_witness"
+    assert target_keys(harness) == []
 
 
 def test_named_restore_of_less_than_the_witness_knows_passes(harness):
@@ -184,6 +185,25 @@ def test_named_restore_of_less_than_the_witness_knows_passes(harness):
     manifest = harness.run(restore(wanted(harness, witness=Witness(Epoch(1), Seq(6)), until=Seq(5))))
 
     assert not manifest.is_unfinished
+
+
+def test_half_a_copy_is_no_source(harness):
+    """What a cut-off restore did not reach would be lost in the copy of the copy, and nobody would know."""
+    manifest = harness.run(restore(wanted(harness)))
+    unfinished = msgspec.structs.replace(
+        manifest, restored_from=msgspec.structs.replace(manifest.restored_from, sequence=None)
+    )
+    harness.objects[TARGET.layout.manifest] = encode(unfinished)
+    other = msgspec.structs.replace(
+        TARGET, layout=Layout("t-acme", "00000000-0000-4000-8000-00000000000c"), owner="uid-c"
+    )
+
+    with pytest.raises(InvalidInput) as refusal:
+        harness.run(restore(wanted(harness, source=TARGET, target=other)))
+
+    assert refusal.value.code == "source_unfinished"
+    assert LAYOUT.incarnation in refusal.value.message
+    assert not any(key.startswith(other.layout.prefix) for key in harness.objects)
 
 
 def test_hole_in_the_source_is_not_the_end(harness):
