@@ -62,7 +62,7 @@ class Rates:
         self.records_per_snapshot = choice((1, 2, 3))
         self.longest_freeze = choice((60, 250))
         self.at_barrier = 8
-        self.disaster = choice(DISASTERS) if rng.random() < 0.25 else ""
+        self.disaster = choice(DISASTERS) if rng.random() < 0.35 else ""
         if self.disaster and rng.random() < 0.3:
             self.second_corpus = "corpus restored"  # what can be saved
         self.stranger = choice(("restore into a used prefix", "foreign owner")) if rng.random() < 0.2 else ""

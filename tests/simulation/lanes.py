@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from groundplane.errors import CorruptData, InvalidInput, OutcomeUnknown, Superseded, Unavailable
-from groundplane_shard.log import LocalFile, Position, Replica, Restoration, Seq, SnapshotFile, Writer, restore
+from groundplane_shard.log import LocalFile, Position, Replica, Restoration, Seq, SnapshotFile, Witness, Writer, restore
 from groundplane_shard.log import operations as ops
 from tests.simulation.model import require
 from tests.simulation.process import Lane, Process
@@ -60,7 +60,7 @@ def take_over(world: "World", process: Process, replica: Replica) -> ops.Steps[W
             world.note(process, "behind the witness", error.message)
             if not process.corpus.is_accepting_loss:
                 raise
-            writer = yield from _accept_loss(world, process, replica)
+            writer = yield from _accept_loss(world, process, replica, witness)
             break
     process.is_taking_over = False
     model.taken_over(writer.position, writer.epoch, witness, process.contents)
@@ -70,8 +70,7 @@ def take_over(world: "World", process: Process, replica: Replica) -> ops.Steps[W
     return writer
 
 
-def _accept_loss(world: "World", process: Process, replica: Replica) -> ops.Steps[Writer]:
-    witness = process.corpus.model.witness
+def _accept_loss(world: "World", process: Process, replica: Replica, witness: Witness) -> ops.Steps[Writer]:
     end = replica.position.sequence
     try:
         writer: Writer = yield from replica.take_over(witness, accept_data_loss=Seq(end + 1))
@@ -134,10 +133,17 @@ def manifest_lane(world: "World", process: Process) -> Lane:
         except (Unavailable, InvalidInput) as error:
             world.note(process, "not published", error.message)
         except CorruptData as error:
-            if error.code != "upload_damaged" or not world.rates.chances["upload damaged"]:
+            if not _is_damaged_upload(world, process, error):
                 world.refused(process, error)
                 return
-            world.note(process, "upload found damaged", error.message)
+
+
+def _is_damaged_upload(world: "World", process: Process, error: CorruptData) -> bool:
+    """Whether this is what this world may do to an upload, and was found out."""
+    if error.code != "upload_damaged" or not world.rates.chances["upload damaged"]:
+        return False
+    world.note(process, "upload found damaged", error.message)
+    return True
 
 
 def _confirm(world: "World", process: Process, writer: Writer) -> Lane:
@@ -146,7 +152,7 @@ def _confirm(world: "World", process: Process, writer: Writer) -> Lane:
         return
     manifest = process.corpus.model.manifest
     yield from writer.confirm()
-    is_newest = manifest is None or manifest.epoch <= writer.epoch
+    is_newest = manifest is None or manifest.epoch <= writer.epoch or process.corpus.model.is_disturbed
     require(is_newest, "I5 a superseded writer is not confirmed", process.name, writer.epoch)
     world.count("confirmed")
 
@@ -176,7 +182,7 @@ def restore_lane(world: "World", process: Process, until: int | None) -> Lane:
     """Copy the log of another incarnation into this one; what is refused or cut off is not tried again."""
     source = process.source or process.corpus
     known_before: int = source.model.witness.sequence
-    if not source.model.is_disturbed:
+    if not source.model.is_disturbed and not world.rates.is_misleading:
         known_before = max(known_before, source.model.highest_acknowledged)
     wanted = Restoration(
         source=msgspec.structs.replace(process.identity(), layout=source.layout, owner=source.owner),
@@ -195,7 +201,8 @@ def restore_lane(world: "World", process: Process, until: int | None) -> Lane:
         world.note(process, f"restore ended: {error.code}", error.message)
         return
     except CorruptData as error:
-        world.refused(process, error)
+        if not _is_damaged_upload(world, process, error):
+            world.refused(process, error)
         return
     end = manifest.restored_from.sequence if manifest.restored_from else None
     require(process.may_change, "I9 a prefix in use is not restored into", process.name)

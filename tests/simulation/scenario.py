@@ -183,28 +183,33 @@ class Scenario:
         elif disaster == "MANIFEST lost":
             store.remove(layout.manifest)
             model.manifest = None
+        elif disaster == "old MANIFEST put back":
+            older = list(model.versions)[:-1]
+            is_of_this_writer = bool(older) and manifest_codec.decode(older[-1], key="").epoch == manifest.epoch
+            if not older or (not is_of_this_writer and self.rng.random() < 0.95):
+                return False  # most seeds wait until the writer itself cannot tell by the epoch
+            self._put_manifest_back(older[-1] if self.rng.random() < 0.7 else self.rng.choice(older))
         else:
             usable = [objects for objects, end in self.first.checkpoints if end < model.end]
             if not usable or usable[-1][layout.manifest] == store.objects[layout.manifest]:
                 return False
-            self._put_back(
-                usable[-1] if self.rng.random() < 0.5 else self.rng.choice(usable),
-                only_manifest=disaster == "old MANIFEST put back",
-            )
+            self._put_bucket_back(self.rng.choice(usable))
         model.saw(*witnessed)
         self._after_disaster(disaster)
         return True
 
-    def _put_back(self, objects: dict[str, bytes], *, only_manifest: bool) -> None:
+    def _put_bucket_back(self, objects: dict[str, bytes]) -> None:
         store, layout = self.world.store, self.first.layout
-        if not only_manifest:
-            for key in store.list_keys(layout.prefix, ""):
-                if key not in objects:
-                    store.remove(key)
-            for key, data in objects.items():
-                store.put(key, data)
-        store.put(layout.manifest, objects[layout.manifest])
-        self.first.model.manifest = manifest_codec.decode(objects[layout.manifest], key="MANIFEST")
+        for key in store.list_keys(layout.prefix, ""):
+            if key not in objects:
+                store.remove(key)
+        for key, data in objects.items():
+            store.put(key, data)
+        self._put_manifest_back(objects[layout.manifest])
+
+    def _put_manifest_back(self, data: bytes) -> None:
+        self.world.store.put(self.first.layout.manifest, data)
+        self.first.model.manifest = manifest_codec.decode(data, key="MANIFEST")
 
     def _after_disaster(self, disaster: str) -> None:
         """What was on its way to the store is gone with it. Followers and the newest writer may live on.
