@@ -43,12 +43,14 @@ class WitnessFile:
 
     @asynccontextmanager
     async def kept(self, durable: Callable[[], Witness], clock: Clock) -> AsyncIterator[None]:
-        """Write what `durable` returns: now, every ten seconds while it changes, and at the end of the block."""
+        """Write what `durable` returns: now, every ten seconds while it changes, and at the end of the block.
+
+        The block does not wait for the first: a slow disk must not keep a shard from being ready.
+        """
         if not self._may_write:
             yield
             return
-        written = await self._write(durable())
-        keeper = asyncio.create_task(self._keep(durable, clock, written))
+        keeper = asyncio.create_task(self._keep(durable, clock))
         try:
             yield
         finally:
@@ -57,11 +59,12 @@ class WitnessFile:
                 await keeper
             await self._write(durable())
 
-    async def _keep(self, durable: Callable[[], Witness], clock: Clock, written: Witness | None) -> None:
+    async def _keep(self, durable: Callable[[], Witness], clock: Clock) -> None:
+        written: Witness | None = None
         while True:
-            await clock.sleep(WRITE_SECONDS)
             if durable() != written:
                 written = await self._write(durable())
+            await clock.sleep(WRITE_SECONDS)
 
     async def _write(self, witness: Witness) -> Witness | None:
         """Return the witness if it stands in the file now, or a higher one does; None if it could not be written."""

@@ -69,9 +69,9 @@ async def test_the_witness_is_written_at_once_every_ten_seconds_and_at_the_end(p
     clock, witness, stands = VirtualClock(), WitnessFile(path, may_write=True), []
     durable = at(1, 1)
     async with witness.kept(lambda: durable, clock):
+        await until(lambda: clock.sleeping == 1)
         stands.append(await witness.read())
         durable = at(1, 2)
-        await until(lambda: clock.sleeping == 1)
         clock.advance(WRITE_SECONDS)
         await until(lambda: clock.sleeping == 1)
         stands.append(await witness.read())
