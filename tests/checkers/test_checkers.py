@@ -201,6 +201,20 @@ def test_delete_of_unknown_outcome_excuses_a_missing_document():
     assert check(history) == []
 
 
+def test_failed_delete_excuses_nothing():
+    """The caller was told that the document is still there."""
+    history = [
+        line(1, "invoke", "put", ("x",)),
+        line(1, "ok", "put"),
+        line(2, "invoke", "delete"),
+        line(2, "fail", "delete"),
+        line(3, "invoke", "read"),
+        line(3, "ok", "read", None),
+    ]
+
+    assert names(history) == {"acknowledged_seen", "linearizable"}
+
+
 def test_two_readers_must_agree_on_the_order_of_concurrent_writes():
     """Each order alone would be right; both together are not one register."""
     history = [
