@@ -22,7 +22,7 @@ import msgspec
 from groundplane.errors import GroundplaneError, InvalidInput
 from groundplane.process.clock import SystemClock
 from groundplane.process.settings import read_settings, setting
-from groundplane_shard import inspection
+from groundplane_shard import failpoints, inspection
 from groundplane_shard.log import Layout, Record, Seq, Snapshot, Steps
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.log.record import Position
@@ -70,6 +70,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run one command and return its exit code."""
     try:
         settings = read_settings(ToolSettings, environment)
+        failpoints.arm(environment)
         if settings.store_directory and not Path(settings.store_directory).is_dir():
             raise InvalidInput(
                 f"store {settings.store_directory} is not a directory: expected the store of an installation"

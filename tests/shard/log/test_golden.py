@@ -28,6 +28,7 @@ from groundplane_shard.rows import StoredDelete, StoredDocument, StoredMemo, Sto
 from groundplane_shard.statistics import read_statistics
 from groundplane_shard.stores import LocalStore, run
 from tests.shard.shard_parts import INCARNATION, LAYOUT, make_shard, running
+from tests.support.no_effects import NoEffects
 
 GOLDEN = Path(__file__).parent / "golden"
 PREFIX = GOLDEN / LAYOUT.prefix
@@ -214,13 +215,3 @@ async def test_nothing_is_wrong_with_the_corpus(tmp_path):
     store.close()
 
     assert found.faults == ()
-
-
-class NoEffects:
-    """Inspection has none."""
-
-    async def restore(self, _snapshot):
-        raise TypeError
-
-    async def apply(self, _record, _position):
-        raise TypeError
