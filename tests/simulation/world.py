@@ -140,7 +140,7 @@ class World:
             or not process.may_change
             or process.corpus.model.is_disturbed
             or (process.source is not None and process.source.model.is_disturbed)
-            or (process.corpus.is_accepting_loss and error.code == "behind_witness")
+            or ((process.source or process.corpus).is_accepting_loss and error.code == "behind_witness")
         )
         if not explained:
             raise Violation(f"I11 nothing was damaged, yet: {error.message}")
