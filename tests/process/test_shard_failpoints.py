@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 
 DOCUMENTS = 12
 STOP_AFTER_WRITES = 3
-LIFE_WRITES = 120  # more than any place needs to be reached
+LIFE_WRITES = 2_000  # more than any place needs to be reached
 SETTINGS = {
     "GROUNDPLANE_TESTING": "1",
     "GROUNDPLANE_SNAPSHOT_RECORDS": "3",
@@ -49,7 +49,7 @@ CHAINS: Sequence[Sequence[Life]] = (
         Life(Failpoint.MANIFEST_REPLACE_SENT, 2),  # the analyser's id
         Life(Failpoint.LOG_PUT_SENT, 3),
         Life(Failpoint.BEFORE_ACKNOWLEDGE, 2),
-        Life(Failpoint.TABLE_MERGED),
+        Life(Failpoint.TABLE_MERGED, 2),  # the first snapshot of this life and its collection are complete
         Life(Failpoint.UPLOAD_SENT, 2),
         Life(Failpoint.MANIFEST_REPLACE_SENT, 2),  # the snapshot's listing
         Life(Failpoint.DELETE_SENT),
@@ -60,7 +60,7 @@ CHAINS: Sequence[Sequence[Life]] = (
         Life(Failpoint.MANIFEST_CREATE_DONE),
         Life(Failpoint.MANIFEST_REPLACE_DONE, 3),  # the embedding's identity
         Life(Failpoint.LOG_PUT_DONE, 3),
-        Life(Failpoint.STATISTICS_WRITTEN),
+        Life(Failpoint.STATISTICS_WRITTEN, 2),
         Life(Failpoint.UPLOAD_DONE, 2),
         Life(Failpoint.MANIFEST_REPLACE_DONE, 2),
         Life(Failpoint.SNAPSHOT_RESTORED),
@@ -73,11 +73,11 @@ CHAINS: Sequence[Sequence[Life]] = (
         Life(Failpoint.BARRIER_SENT),
         Life(Failpoint.TAKEN_OVER),
         Life(Failpoint.APPLIED, 4),
-        Life(Failpoint.MEMTABLE_FROZEN),
+        Life(Failpoint.MEMTABLE_FROZEN, 2),
         Life(Failpoint.BASE_SWAPPED),
         Life(Failpoint.TABLE_COPIED),
         Life(Failpoint.VERIFY_DONE, 2),
-        Life(Failpoint.SNAPSHOT_PUBLISHED),
+        Life(Failpoint.SNAPSHOT_PUBLISHED, 2),
         Life(Failpoint.LOG_READ),
         Life(Failpoint.MANIFEST_REPLACE_DONE, 1),
         Life(Failpoint.BARRIER_DONE),
