@@ -31,11 +31,12 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tests.support.http_messages import Message, may_have_body, read_message
+
 HEAD_BYTES = 64 * 1024
 ANSWER_SECONDS = 60.0
 POLL_SECONDS = 0.01
 _PIECES_PER_SECOND = 20
-_OWN_HEADERS = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive"})
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -115,36 +116,6 @@ class Rule(msgspec.Struct, frozen=True):
     def matches(self, method: str, target: str) -> bool:
         """Whether this rule is about such a request."""
         return (not self.methods or method in self.methods) and re.search(self.path, unquote(target)) is not None
-
-
-class Message(msgspec.Struct, frozen=True):
-    """A request or an answer: its first line, its headers as they came, its body whole."""
-
-    first_line: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-    @property
-    def method(self) -> str:
-        """The method of a request."""
-        return self.first_line.split(" ")[0]
-
-    @property
-    def target(self) -> str:
-        """Path and query of a request, as they were sent."""
-        return self.first_line.split(" ")[1]
-
-    @property
-    def status(self) -> int:
-        """The status of an answer."""
-        return int(self.first_line.split(" ")[1])
-
-    def encoded(self, *, connection: str, has_length: bool) -> bytes:
-        """Return the bytes to send; the headers that belong to one connection are our own."""
-        lines = [self.first_line, *(f"{name}: {value}" for name, value in self.headers)]
-        if has_length:
-            lines.append(f"content-length: {len(self.body)}")
-        return "\r\n".join([*lines, f"connection: {connection}", "", ""]).encode("latin-1") + self.body
 
 
 class FaultProxy:
@@ -230,7 +201,7 @@ class FaultProxy:
         assert task is not None
         self._connections.add(task)
         try:
-            while (request := await _read_message(reader, is_answer_to=None)) is not None:
+            while (request := await read_message(reader, is_answer_to=None)) is not None:
                 if not await self._answer(request, reader, writer):
                     break
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
@@ -255,7 +226,7 @@ class FaultProxy:
         if self._is_partitioned():
             await self._sit_out_partition(reader)
             return False
-        encoded = answer.encoded(connection="keep-alive", has_length=_has_body(request, answer))
+        encoded = answer.encoded(connection="keep-alive", has_length=may_have_body(request.method, answer.status))
         pace = fault.bytes_per_second if isinstance(fault, Throttle) else None
         cut = len(encoded) - len(answer.body) + fault.size_bytes if isinstance(fault, CutAnswer) else None
         await _send(writer, encoded[:cut], pace)
@@ -319,7 +290,7 @@ class FaultProxy:
             has_length = bool(request.body) or request.method in {"PUT", "POST"}
             writer.write(request.encoded(connection="close", has_length=has_length))
             await writer.drain()
-            answer = await asyncio.wait_for(_read_message(reader, is_answer_to=request.method), ANSWER_SECONDS)
+            answer = await asyncio.wait_for(read_message(reader, is_answer_to=request.method), ANSWER_SECONDS)
         finally:
             writer.close()
         if answer is None:
@@ -342,49 +313,6 @@ class FaultProxy:
         body = bytearray(answer.body)
         body[self._random.randrange(len(body))] ^= 1 << self._random.randrange(8)
         return msgspec.structs.replace(answer, body=bytes(body))
-
-
-async def _read_message(reader: asyncio.StreamReader, *, is_answer_to: str | None) -> Message | None:
-    """Return the next message of a connection; None at its end. `is_answer_to`: the method of the request, if it is one."""
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except asyncio.IncompleteReadError as error:
-        if error.partial:
-            raise
-        return None
-    first_line, *lines = head[:-4].split("\r\n")
-    headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    known = {name.lower(): value for name, value in headers}
-    kept = tuple((name, value) for name, value in headers if name.lower() not in _OWN_HEADERS)
-    message = Message(first_line, kept, b"")
-    if is_answer_to is not None and not _may_have_body(is_answer_to, message.status):
-        length = (("content-length", known["content-length"]),) if "content-length" in known else ()
-        return msgspec.structs.replace(message, headers=kept + length)
-    if known.get("transfer-encoding", "").lower() == "chunked":
-        body = await _read_chunks(reader)
-    elif "content-length" in known:
-        body = await reader.readexactly(int(known["content-length"]))
-    else:
-        body = b"" if is_answer_to is None else await reader.read()
-    return msgspec.structs.replace(message, body=body)
-
-
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    body = bytearray()
-    while size := int((await reader.readline()).split(b";")[0], 16):
-        body += await reader.readexactly(size)
-        await reader.readexactly(2)
-    while (await reader.readline()).strip():
-        pass  # trailers
-    return bytes(body)
-
-
-def _may_have_body(method: str, status: int) -> bool:
-    return method != "HEAD" and status not in {204, 304} and status >= 200
-
-
-def _has_body(request: Message, answer: Message) -> bool:
-    return _may_have_body(request.method, answer.status)
 
 
 async def _send(writer: asyncio.StreamWriter, encoded: bytes, bytes_per_second: float | None) -> None:
