@@ -22,8 +22,13 @@ from tests.support.processes import ANALYSER_ID, ShardProcess
 BATCH = 500
 WINDOW = 20  # of a question with k = 5
 _ENGINE_SECONDS = 180.0
+_RETRY_SECONDS = 0.05
 _encode = msgspec.msgpack.Encoder().encode
 _decode_answer = msgspec.msgpack.Decoder(SearchAnswer).decode
+
+
+class Overloaded(RuntimeError):
+    """The server asks to come back later."""
 
 
 class BenchShard:
@@ -45,8 +50,18 @@ class BenchShard:
         bodies = [self.batch_body(rows.part(start, start + BATCH)) for start in range(0, len(rows), BATCH)]
         started = time.perf_counter()
         for body in bodies:
-            self.post("/write", body, "write")
+            self._write_when_taken(body)
         return time.perf_counter() - started
+
+    def _write_when_taken(self, body: bytes) -> None:
+        """Write, again while the shard says that it has too much to flush; the wait counts."""
+        while True:
+            try:
+                self.post("/write", body, "write")
+            except Overloaded:
+                time.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     def batch_body(self, rows: Rows) -> bytes:
         """Return the body of a write that holds all of `rows`."""
@@ -163,9 +178,11 @@ def operations(rows: Rows) -> Iterator[Operation]:
 
 
 def body_of(connection: http.client.HTTPConnection) -> bytes:
-    """Return the answer's body; raises RuntimeError on any other status than 200."""
+    """Return the answer's body; raises RuntimeError on any other status than 200, Overloaded where it is 503."""
     answer = connection.getresponse()
     body = answer.read()
+    if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+        raise Overloaded(f"the server answered 503: {body[:256]!r}")
     if answer.status != http.HTTPStatus.OK:
         raise RuntimeError(f"the server answered {answer.status}: {body[:256]!r}")
     return body
