@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from groundplane.analysis import Analyser
 from groundplane.process.clock import Clock
 from groundplane.wire.internal import EmbeddingIdentity, Operation, ReplaceDocument
+from groundplane_shard.pacing import let_others_run
 from groundplane_shard.rows import StoredOperation, prepare_operation
 
 _INLINE_CHUNKS = 64
 _INLINE_CHARACTERS = 16 * 1024  # 50 ns a character to analyse: about 1 ms
 _INLINE_VECTOR_BYTES = 256 * 1024
-_HELD_SECONDS = 0.0005
+_HELD_SECONDS = 0.0002
 
 
 async def prepare_all(
@@ -32,7 +33,7 @@ async def prepare_all(
         else:
             prepared.append(prepare_operation(*arguments))
         if clock.monotonic() - started > _HELD_SECONDS:
-            await asyncio.sleep(0)
+            await let_others_run()
             started = clock.monotonic()
     return prepared
 
