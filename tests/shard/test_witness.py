@@ -104,7 +104,7 @@ async def test_a_witness_that_belongs_to_the_operator_is_left_alone(path):
     [
         pytest.param({"GROUNDPLANE_WITNESS_WRITE": "true"}, "expected GROUNDPLANE_WITNESS_FILE", id="no-file"),
         pytest.param({"GROUNDPLANE_WITNESS_FILE": "/store/w.json"}, "lies in the store", id="in-the-store"),
-        pytest.param({"GROUNDPLANE_WITNESS_FILE": "/work/w.json"}, "emptied at every start", id="in-the-cache"),
+        pytest.param({"GROUNDPLANE_WITNESS_FILE": "/cache/w.json"}, "emptied at every start", id="in-the-cache"),
     ],
 )
 def test_a_witness_that_could_not_testify_is_refused(variables, expected):
@@ -112,7 +112,7 @@ def test_a_witness_that_could_not_testify_is_refused(variables, expected):
     settings = {
         "GROUNDPLANE_CORPUS_KEY": "t-acme",
         "GROUNDPLANE_INCARNATION": "00000000-0000-4000-8000-00000000000a",
-        "GROUNDPLANE_WORK_DIRECTORY": "/work",
+        "GROUNDPLANE_WORK_DIRECTORY": "/cache",
         "GROUNDPLANE_KEYS_DIRECTORY": "/keys",
         "GROUNDPLANE_STORE_DIRECTORY": "/store",
     }
