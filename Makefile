@@ -43,7 +43,7 @@ format: $(STAMP)  ## rewrite the files as lint wants them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-reference: $(STAMP)  ## write docs/reference.md from the code
+reference: $(STAMP)  ## write the generated files: docs/reference.md and the CRD
 	@$(BIN)/python docs/generate.py
 
 bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json

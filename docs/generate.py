@@ -1,15 +1,17 @@
-"""Writes docs/reference.md from the code: every setting, metric and reason, so that the page cannot disagree with it.
+"""Writes from the code what must not disagree with it: docs/reference.md (settings, metrics, reasons) and the CRD.
 
-python docs/generate.py          write the page
-python docs/generate.py --check  exit 1 if the page is not what the code says
+python docs/generate.py          write the files
+python docs/generate.py --check  exit 1 if a file is not what the code says
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import yaml
 from prometheus_client import CollectorRegistry
 
+from groundplane.api.crd import tenant_corpus_crd
 from groundplane.process.clock import SystemClock
 from groundplane.process.metrics import new_registry
 from groundplane.process.settings import SettingRow, settings_table
@@ -20,7 +22,7 @@ from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.settings import ShardSettings
 from groundplane_shard.stores.s3 import S3Settings
 
-PAGE = Path(__file__).with_name("reference.md")
+ROOT = Path(__file__).resolve().parents[1]
 _HEAD = """# Reference
 
 Made from the code by `python docs/generate.py`; a test compares the two.
@@ -70,15 +72,27 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+def render_crd() -> str:
+    """Return the CustomResourceDefinition as YAML."""
+    head = "# Made from groundplane.api.v1alpha1 by `python docs/generate.py`; a test compares the two.\n"
+    return head + yaml.safe_dump(tenant_corpus_crd(), sort_keys=False, width=120)
+
+
+def files() -> Mapping[Path, str]:
+    """Return every generated file with what it has to hold."""
+    return {ROOT / "docs/reference.md": render(), ROOT / "crds/groundplane.dev_tenantcorpora.yaml": render_crd()}
+
+
 def main() -> int:
-    """Write or check the page and return the exit code."""
-    page = render()
+    """Write or check the files and return the exit code."""
+    wrong = {path: text for path, text in files().items() if not path.exists() or path.read_text() != text}
     if "--check" in sys.argv[1:]:
-        if PAGE.read_text() == page:
-            return 0
-        sys.stderr.write("docs/reference.md is not what the code says: run `make reference`\n")
-        return 1
-    PAGE.write_text(page)
+        for path in wrong:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is not what the code says: run `make reference`\n")
+        return 1 if wrong else 0
+    for path, text in wrong.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     return 0
 
 

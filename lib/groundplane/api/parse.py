@@ -10,8 +10,12 @@ from groundplane.api.formats import MEANINGS, parse_quantity
 from groundplane.api.v1alpha1 import (
     API_VERSION,
     KIND,
+    MAX_NAME_CHARACTERS,
     MAX_SNAPSHOT_SECONDS,
     MIN_SNAPSHOT_SECONDS,
+    OWNED_VARIABLES,
+    RESERVED_PREFIXES,
+    PodTemplate,
     TenantCorpus,
     TenantCorpusSpec,
 )
@@ -51,7 +55,7 @@ def parse_manifest(manifest: object) -> TenantCorpus:
         raise InvalidInput(f"{path}: {text}", code="invalid_manifest", field=path) from error
     except RecursionError as error:
         raise InvalidInput("manifest is nested too deeply: flatten it", code="invalid_manifest") from error
-    faults = [*_line_break_faults(manifest, ""), *_faults(corpus.spec)]
+    faults = [*_line_break_faults(manifest, ""), *_name_faults(corpus.metadata.name), *_faults(corpus.spec)]
     if faults:
         text = "\n".join(f"{path}: {text}" for path, text in faults)
         raise InvalidInput(text, code="invalid_manifest", field=faults[0][0])
@@ -67,9 +71,28 @@ def _faults(spec: TenantCorpusSpec) -> Iterator[Fault]:
             "is set beside spec.objectStore: keep one of them, or neither for the installation's default",
         )
     yield from _number_faults(spec)
-    for index, variable in enumerate(spec.pod_template.env):
+    yield from _pod_template_faults(spec.pod_template)
+
+
+def _name_faults(name: str) -> Iterator[Fault]:
+    if len(name) > MAX_NAME_CHARACTERS:
+        yield "metadata.name", f"has {len(name)} characters: expected at most {MAX_NAME_CHARACTERS}"
+
+
+def _pod_template_faults(template: PodTemplate) -> Iterator[Fault]:
+    for kind, names in (("labels", template.labels), ("annotations", template.annotations)):
+        for name in sorted(names):
+            if name.startswith(RESERVED_PREFIXES):
+                yield (
+                    f"spec.podTemplate.{kind}",
+                    f"holds {name[:_MAX_QUOTED]}: the operator owns it, choose another name",
+                )
+    for index, variable in enumerate(template.env):
+        path = f"spec.podTemplate.env[{index}]"
         if (variable.value is None) == (variable.value_from is None):
-            yield f"spec.podTemplate.env[{index}]", "has both or none of value and valueFrom: set exactly one"
+            yield path, "has both or none of value and valueFrom: set exactly one"
+        if variable.name in OWNED_VARIABLES:
+            yield path, f"sets {variable.name}: the operator does, use the fields of the resource"
 
 
 def _owner_faults(spec: TenantCorpusSpec) -> Iterator[Fault]:
