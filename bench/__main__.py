@@ -7,14 +7,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import raw_measures, router_measures, shard_measures
+from bench import bucket_measures, raw_measures, router_measures, shard_measures
 from bench.bars import BARS
 from bench.measure import Plan
 from bench.raw_measures import Measure
 from bench.report import Report
 from bench.workbench import Workbench
 
-MEASURES: tuple[Measure, ...] = raw_measures.MEASURES + shard_measures.MEASURES + router_measures.MEASURES
+MEASURES: tuple[Measure, ...] = (
+    raw_measures.MEASURES + shard_measures.MEASURES + bucket_measures.MEASURES + router_measures.MEASURES
+)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -47,4 +47,18 @@ BARS = (
     _at_most("demo_rss_mb_total", 1_300, "resident memory of all processes of the demo"),
     _at_most("restart_ready_s_10k", 3, "from kill -9 to ready"),
     _at_most("longest_write_stall_s_10k", 0.15, "over a flush, a compaction and a snapshot"),
+    _at_most("s3_write_over_put_p50", 1.5, "one document over HTTP, over a bare conditional PUT of the same bytes"),
+    _at_least("s3_ingest_rows_per_s", 2_500, "40,000 rows in batches of 500 into a bucket, snapshots included"),
+    _at_most(
+        "snapshot_bytes_mean_of_40_flushes_over_full",
+        0.15,
+        "100,000 rows, 1,000 replaced by each, compactions included",
+    ),
+    _at_most("longest_write_stall_s_100k", 0.25, "over a flush, a compaction and a snapshot, in a bucket"),
+    _at_most("restore_ready_s_10k", 2.5, "from the bucket on an empty disk, process start included"),
+    _at_most("restore_ready_s_100k", 8, "from the bucket on an empty disk, process start included"),
+    _at_most("shard_rss_mb_100k_after_1000_queries", 450, "resident memory of a shard, restored from the bucket"),
+    _at_most(
+        "handover_pause_s_100k", 2, "longest time without an acknowledged write while a second process takes over"
+    ),
 )

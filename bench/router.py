@@ -53,7 +53,7 @@ class BenchRouter:
 @contextmanager
 def two_corpora(root: Path, tenant: Rows, platform: Rows, queries: Sequence[Query]) -> Iterator[BenchRouter]:
     """Run a router, a tenant's shard and the platform's, both filled, for a block."""
-    shards = {key: BenchShard(root, key=key) for key in (TENANT, PLATFORM)}
+    shards = {key: BenchShard.at(root, key=key) for key in (TENANT, PLATFORM)}
     with ExitStack() as processes:
         for shard in shards.values():
             processes.enter_context(running(shard.process))

@@ -34,11 +34,16 @@ class Overloaded(RuntimeError):
 class BenchShard:
     """One running shard. Safe for several threads: each has its own connection and capability."""
 
-    def __init__(self, root: Path, settings: Mapping[str, str] | None = None, *, key: str = "t-acme") -> None:
-        root.mkdir(parents=True, exist_ok=True)
-        self.process = ShardProcess(root, key=key, dimension=DIMENSION, settings=settings)
+    def __init__(self, process: ShardProcess) -> None:
+        self.process = process
         self._analyser = Analyser()
         self._local = threading.local()
+
+    @classmethod
+    def at(cls, root: Path, settings: Mapping[str, str] | None = None, *, key: str = "t-acme") -> "BenchShard":
+        """Return a shard of a new corpus, its files below `root`."""
+        root.mkdir(parents=True, exist_ok=True)
+        return cls(ShardProcess(root, key=key, dimension=DIMENSION, settings=settings))
 
     def start(self) -> float:
         """Start the process and return the seconds until it is ready."""

@@ -1,17 +1,20 @@
 """Rows, raw tables and processes that several measures share, made when first asked for, in a directory that goes away."""
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 
+from bench.bucket import Bucket, BucketShard
 from bench.corpus import Corpus, Query, Rows
 from bench.measure import Plan
 from bench.raw import RawTable
 from bench.shard import BenchShard, running
+from tests.support.seaweedfs import s3_server
 
 SMALL, LARGE, QUERIES = 10_000, 100_000, 400
 
@@ -26,6 +29,9 @@ class Workbench:
         self._tables: dict[str, RawTable] = {}
         self._processes = ExitStack()
         self._shard_small: BenchShard | None = None
+        self._bucket: Bucket | None = None
+        self._replaced = 0
+        self._bucket_shard_large: BucketShard | None = None
 
     def __enter__(self) -> "Workbench":
         """Return this workbench."""
@@ -77,7 +83,7 @@ class Workbench:
     def shard_small(self) -> BenchShard:
         """Return a running shard over `small`, its rows flushed into the base."""
         if self._shard_small is None:
-            shard = BenchShard(self.directory / "shard-small")
+            shard = BenchShard.at(self.directory / "shard-small")
             self._processes.enter_context(running(shard))
             shard.load(self.small)
             shard.snapshot()
@@ -87,9 +93,48 @@ class Workbench:
     @contextmanager
     def new_shard(self, name: str, settings: Mapping[str, str] | None = None) -> Iterator[BenchShard]:
         """Run a new, empty shard for a block."""
-        shard = BenchShard(self.directory / f"shard-{name}", settings)
+        shard = BenchShard.at(self.directory / f"shard-{name}", settings)
         with running(shard):
             yield shard
+
+    def bucket(self) -> Bucket:
+        """Return a bucket of a real S3 server on loopback, which is built first where that is still to be done."""
+        if self._bucket is None:
+            directory = self.directory / "s3"
+            directory.mkdir()
+            server = self._processes.enter_context(s3_server(directory))
+            self._bucket = self._processes.enter_context(closing(Bucket(server)))
+        return self._bucket
+
+    @contextmanager
+    def new_bucket_shard(self, name: str) -> Iterator[BucketShard]:
+        """Run a new, empty shard in the bucket for a block."""
+        shard = self.bucket().new_shard(self.directory / f"shard-{name}")
+        with running(shard):
+            yield shard
+
+    def bucket_shard_large(self) -> BucketShard:
+        """Return the running shard over `large` in the bucket; each measure leaves as many rows as it found."""
+        if self._bucket_shard_large is None:
+            shard = self.bucket().new_shard(self.directory / "shard-s3-large")
+            self._processes.callback(lambda: self._bucket_shard_large and self._bucket_shard_large.process.kill())
+            shard.start()
+            self._bucket_shard_large = shard
+            shard.load(self.large)
+            shard.snapshot()
+            shard.await_engine("indexed")
+        return self._bucket_shard_large
+
+    def succeed_bucket_shard_large(self, successor: BucketShard) -> None:
+        """Go on with another process of the same corpus."""
+        self._bucket_shard_large = successor
+
+    def replacement(self, count: int) -> Rows:
+        """Return new content for the next `count` rows of `large`, in turn."""
+        first = self._replaced % len(self.large)
+        self._replaced += count
+        ids = [self.large.ids[(first + index) % len(self.large)] for index in range(count)]
+        return dataclasses.replace(self.corpus.rows(count, "replacement"), ids=ids)
 
     def _table(self, name: str, rows: Rows, *, is_indexed: bool) -> RawTable:
         if name not in self._tables:
