@@ -51,7 +51,7 @@ bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/b
 
 lock: $(STAMP)  ## resolve the dependencies again and write requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
-	  --custom-compile-command "make lock" --extra router --extra shard --extra embedded --extra dev pyproject.toml -o requirements.lock
+	  --custom-compile-command "make lock" --extra router --extra shard --extra operator --extra embedded --extra dev pyproject.toml -o requirements.lock
 
 clean:  ## remove the virtual environment and what was built
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -140,7 +140,9 @@ class ObjectStore(_Spec, frozen=True, kw_only=True):
     ] = None
     credentials_secret: Annotated[
         SecretReference | None,
-        _about("Secret with the keys accessKey and secretKey; without it the pod's own cloud identity is used."),
+        _about(
+            "Secret with the keys access-key and secret-key, perhaps session-token; without it the pod's own cloud identity is used."
+        ),
     ] = None
 
 

@@ -1,0 +1,1 @@
+"""The operator: turns TenantCorpus resources into shards and says truthfully where each stands."""
