@@ -1,0 +1,1 @@
+"""A real Kubernetes cluster for the tests, built from pinned sources and thrown away afterwards; docs/cluster.md."""
