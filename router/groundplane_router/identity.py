@@ -2,8 +2,8 @@
 
 Invariants (faults.md, I14): exactly one `Authorization` header is read and no other header, path, body or filter; "no token",
 malformed, expired and foreign get one text; "no corpus" and "no such access" get another. Tokens never enter a log, a metric or
-an error; the cache keeps their SHA-256. Errors: Denied 401 (no valid token), Denied 403 (a valid one that grants nothing
-here), InvalidInput 400 (two Authorization or Host headers, a request-smuggling shape).
+an error; the cache keeps their SHA-256. Errors: Denied 401 (no valid token, or two), Denied 403 (a valid one that grants
+nothing here).
 
 What is verified is cached, both ways, for at most a minute and never past the token's own end. What a subject may reach is
 looked up in the directory at every request, so a withdrawn grant counts at once.
@@ -17,7 +17,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from starlette.datastructures import Headers
 
-from groundplane.errors import Denied, InvalidInput
+from groundplane.errors import Denied
 from groundplane.process.clock import Clock
 from groundplane.tokens import MAX_TOKEN_CHARACTERS, CallerToken, verify_caller
 from groundplane.wire.directory import Access
@@ -65,7 +65,7 @@ class Authenticator:
         self._refused: _Recent[None] = _Recent(CACHED_TOKENS)
 
     async def identify(self, headers: Headers, needed: Access) -> Grants:
-        """Return what the caller may reach. Raises Denied (401, 403), InvalidInput (400) and what the verifier raises."""
+        """Return what the caller may reach. Raises Denied (401, 403) and what the verifier raises."""
         token = _bearer_token(headers)
         subject = await self._subject(token)
         grants = self._directory.state.grants_of(subject)
@@ -93,10 +93,7 @@ class Authenticator:
 def _bearer_token(headers: Headers) -> str:
     """Return the token of the one `Authorization` header."""
     values = headers.getlist("authorization")
-    for name, count in (("authorization", len(values)), ("host", len(headers.getlist("host")))):
-        if count > 1:
-            raise InvalidInput(f"request has {count} {name} headers: expected one", code="ambiguous_header")
-    scheme, _, token = (values[0] if values else "").partition(" ")
+    scheme, _, token = (values[0] if len(values) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token.isascii() or not 0 < len(token) <= MAX_TOKEN_CHARACTERS:
         raise _denied()
     return token

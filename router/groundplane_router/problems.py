@@ -8,8 +8,8 @@ from groundplane.process.http import ProblemHandler, problem_of, problem_respons
 from groundplane_router.failures import AllDropped, RetrievalUnavailable
 from groundplane_router.request_log import note_problem
 
-CLOSING_CODES = frozenset({"ambiguous_header", "body_too_slow"})
-"""After these the connection cannot be trusted to be at the beginning of a request."""
+CLOSING_CODES = frozenset({"body_too_slow"})
+"""After these the connection is not at the beginning of a request."""
 
 
 class RouterProblems(ProblemHandler):

@@ -65,6 +65,14 @@ def installation(tmp_path):
         yield installation
 
 
+def test_a_request_with_two_tokens_is_refused_whoever_they_name(installation):
+    """A proxy that checked the first and a router that takes the second would open one tenant to another."""
+    headers = [*installation.router.headers(ACME).items(), *installation.router.headers(GLOBEX).items()]
+    answer = httpx.get(f"{installation.router.url}/v1/corpus", headers=headers)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_http")
+
+
 def test_a_stopped_shard_is_never_an_empty_answer_and_partial_marks_it(installation):
     """Promise 2: a shard that is down is never "nothing to say"."""
     installation.shards[PLATFORM].kill()

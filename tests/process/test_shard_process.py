@@ -255,6 +255,15 @@ def test_a_body_that_is_no_request_is_refused_with_400(shard_for_access, body):
     assert answer.status_code == 400
 
 
+def test_a_request_with_two_capabilities_is_refused_with_400(shard_for_access):
+    """Not only the router reads heads strictly: whatever stands between it and the shard may have checked the other one."""
+    shard = shard_for_access
+    headers = [*shard.headers().items(), ("authorization", shard.headers()["authorization"])]
+    answer = httpx.post(f"{shard.url}/search", content=msgspec.msgpack.encode(search_request(shard)), headers=headers)
+
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+
+
 def post_search(shard: ShardProcess, authorization: str) -> httpx.Response:
     headers = {"content-type": "application/msgpack"} | ({"authorization": authorization} if authorization else {})
     return httpx.post(f"{shard.url}/search", content=msgspec.msgpack.encode(search_request(shard)), headers=headers)

@@ -177,3 +177,57 @@ async def test_a_request_that_two_servers_read_differently_is_refused_and_closed
 
     assert b"400 Bad Request" in answer
     assert b"200 OK" not in answer
+
+
+HOST = b"Host: x\r\n"
+TWO_FACED = [
+    pytest.param(b"", b"", id="no-host"),
+    pytest.param(HOST, b"Host: x\r\n", id="two-hosts"),
+    pytest.param(b"Host: x, y\r\n", b"", id="joined-hosts"),
+    pytest.param(b"Host: x/admin\r\n", b"", id="host-with-path"),
+    pytest.param(b"Host: me@x\r\n", b"", id="host-with-user"),
+    pytest.param(HOST, b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\n", id="two-authorizations"),
+    pytest.param(HOST, b"Content-Type: a/b\r\nContent-Type: c/d\r\n", id="two-content-types"),
+    pytest.param(HOST, b"Transfer-Encoding: gzip, chunked\r\n", id="encoded-twice"),
+    pytest.param(HOST, b"Connection: x, Upgrade\r\nUpgrade: h2c\r\nContent-Length: 4\r\n", id="upgrade"),
+]
+
+
+@pytest.mark.parametrize(("host", "rest"), TWO_FACED)
+async def test_a_head_that_two_programs_read_differently_is_refused_and_closed(port, host, rest):
+    """What a proxy has checked must be what is served."""
+    peer = await Peer.connect(port)
+    await peer.send(b"POST / HTTP/1.1\r\n" + host + rest + b"\r\n" + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    head, _, body = (await peer.rest()).partition(b"\r\n\r\n")
+
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert b"connection: close" in head.lower()
+    assert json.loads(body)["code"] == "invalid_http"
+
+
+@pytest.mark.parametrize("line", [b"GET /", b"GET / HTTP/0.9", b"GET / HTTP/2.0"])
+async def test_another_version_of_http_is_refused(port, line):
+    """Its rules about hosts and bodies are others."""
+    peer = await Peer.connect(port)
+    await peer.send(line + b"\r\nHost: x\r\n\r\n")
+
+    assert b"400 Bad Request" in await peer.rest()
+
+
+async def test_an_old_client_without_a_host_is_served(port):
+    """HTTP/1.0 asks for none: probes and benches of that kind exist."""
+    peer = await Peer.connect(port)
+    await peer.send(b"GET / HTTP/1.0\r\n\r\n")
+
+    assert b"200 OK" in await peer.rest()
+
+
+@pytest.mark.parametrize("second", [b"GARBAGE\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"], ids=["no-http", "no-host"])
+async def test_a_refusal_is_never_taken_for_the_answer_of_an_earlier_request(port, second):
+    """A write that was done must not read as refused because of what came behind it."""
+    peer = await Peer.connect(port)
+    await peer.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + second + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await peer.rest()
+
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert answer.count(b"200 OK") == 1
