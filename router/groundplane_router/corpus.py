@@ -46,6 +46,7 @@ class CorpusReports:
             documents=status.documents,
             chunks=status.chunks,
             sequence=status.sequence,
+            age_seconds=status.age_seconds,
             semantic=await self._is_semantic(status),
         )
 

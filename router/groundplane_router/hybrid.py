@@ -244,7 +244,13 @@ def _reports(searched: Sequence[_Searched]) -> ScopeReports:
 def _report(one: _Searched) -> ScopeReport:
     if one.answer is None:
         return ScopeReport(ok=False, ms=one.ms, detail=one.failure.detail if one.failure else None)
-    return ScopeReport(ok=True, documents=one.answer.statistics.documents, sequence=one.answer.sequence, ms=one.ms)
+    return ScopeReport(
+        ok=True,
+        documents=one.answer.statistics.documents,
+        sequence=one.answer.sequence,
+        age_seconds=one.answer.age_seconds,
+        ms=one.ms,
+    )
 
 
 def _not_searched(grants: Grants) -> ScopeReports:

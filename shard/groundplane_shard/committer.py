@@ -11,12 +11,15 @@ sure that no other process has taken over (I5).
 
 Nobody is kept waiting by a store that does not answer: after `STALL_SECONDS` the requests under way are told that their
 outcome is unknown, those that wait that they were not begun, and further ones are refused until the record is settled.
+
+While nobody writes, `keep_current` makes sure every few seconds that no other process has taken over, so that the age of
+what is known stays small on an idle shard, and grows where the store is away even though nobody asked for a write.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
@@ -35,6 +38,7 @@ from groundplane_shard.rows import StoredOperation
 MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 STALL_SECONDS = 1.5
+CONFIRM_SECONDS = 5.0  # the age at which an idle writer asks its store again
 _INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms
 _INLINE_BYTES = 256 * 1024
 
@@ -84,6 +88,12 @@ class Committer:
         self._is_refused = False
         self._ended: GroundplaneError | None = None
         self._is_stalled = False
+        self._confirmed_at = clock.monotonic()  # the take-over has just read MANIFEST
+
+    @property
+    def age_seconds(self) -> float:
+        """How long ago the question was sent by whose answer the store last confirmed that nobody else has written."""
+        return self._clock.monotonic() - self._confirmed_at
 
     async def submit(self, operations: Sequence[StoredOperation]) -> Acknowledged:
         """Return once `operations` are durable and applied. Raises Unavailable or OutcomeUnknown as the module says."""
@@ -116,6 +126,15 @@ class Committer:
         """Hold the committer between two batches; what waits meanwhile is committed afterwards."""
         async with self._turn:
             yield
+
+    async def keep_current(self) -> None:
+        """Ask the store again whenever the last confirmation is `CONFIRM_SECONDS` old, until cancelled."""
+        while True:
+            due_in = CONFIRM_SECONDS - self.age_seconds
+            await self._clock.sleep(due_in if due_in > 0 else CONFIRM_SECONDS)  # the last try failed: not at once again
+            if self.age_seconds >= CONFIRM_SECONDS:
+                with suppress(Unavailable):  # what ends the writer is raised by `run`
+                    await self.submit(())
 
     async def run(self) -> None:
         """Commit until an error ends this writer, then fail all that waits and raise it."""
@@ -167,8 +186,9 @@ class Committer:
             stall.cancel()
             self._is_stalled = False
         self._note_refusal(None)
-        self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
+        self._confirmed_at = started
         if decisions.changes:
+            self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
             self._metrics.last_fsync.set(self._clock.now())
         reach(Failpoint.BEFORE_ACKNOWLEDGE)
         for job, job_results in zip(jobs, results, strict=True):

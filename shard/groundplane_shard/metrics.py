@@ -37,6 +37,11 @@ class ShardMetrics:
         self.documents = Gauge("corpus_documents", "Documents that searches see.", registry=registry)
         self.chunks = Gauge("corpus_chunks", "Chunks that searches see.", registry=registry)
         self.sequence = Gauge("corpus_sequence", "Sequence of the last log record.", registry=registry)
+        self.age_seconds = Gauge(
+            "corpus_state_age_seconds",
+            "Seconds since this shard last made sure with its store that it knows the newest state.",
+            registry=registry,
+        )
         self.memtable_bytes = Gauge(
             "corpus_memtable_bytes", "Bytes of writes that no flush has moved to the table.", registry=registry
         )

@@ -87,7 +87,8 @@ class Serving:
 
     async def run(self) -> None:
         """Commit and snapshot until an error ends this writer, and raise it. `close` follows, whatever ended it."""
-        self._tasks = (asyncio.create_task(self._committer.run()), asyncio.create_task(self.snapshots.keep()))
+        work = (self._committer.run(), self.snapshots.keep(), self._committer.keep_current())
+        self._tasks = tuple(map(asyncio.create_task, work))
         ended, _ = await asyncio.wait((*self._tasks, self._superseded), return_when=asyncio.FIRST_COMPLETED)
         for each in ended:
             each.result()
@@ -119,6 +120,7 @@ class Serving:
             incarnation=self._incarnation,
             epoch=self._writer.epoch,
             sequence=view.sequence,
+            age_seconds=self._committer.age_seconds,
             document_sequence=view.document_sequence,
             statistics=found.statistics,
             candidates=found.candidates,
@@ -208,6 +210,7 @@ class Serving:
             incarnation=self._incarnation,
             epoch=self._writer.epoch,
             sequence=self.corpus.view().sequence,
+            age_seconds=self._committer.age_seconds,
             corpus_key=self._parts.layout.corpus_key,
             ready=True,
             detail=self._suspended,
@@ -228,6 +231,7 @@ class Serving:
         metrics.documents.set(view.totals.documents)
         metrics.chunks.set(view.totals.chunks)
         metrics.sequence.set(view.sequence)
+        metrics.age_seconds.set(self._committer.age_seconds)
         metrics.memtable_bytes.set(self.corpus.memtable_bytes)
         metrics.log_lag_bytes.set(lag.log_bytes)
         metrics.log_lag_records.set(lag.records)

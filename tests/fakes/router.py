@@ -73,7 +73,7 @@ class FakeRouter:
             case (_, "memos", name, fingerprint):
                 return self._memo(method, (name, fingerprint), body)
             case ("GET", "corpus"):
-                report = CorpusReport(scope=Scope.TENANT, ready=True, documents=len(self.documents))
+                report = CorpusReport(scope=Scope.TENANT, ready=True, documents=len(self.documents), age_seconds=61.5)
                 return CorpusAnswer(corpus=report, platform=None, semantic_active=True, access=["read"])
             case _:
                 return problem(404, "not_found")

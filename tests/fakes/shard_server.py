@@ -50,6 +50,7 @@ class FakeShard:
         self.embedding: internal.EmbeddingIdentity | None = None
         self.sequence = self.document_sequence = 0
         self.epoch = 7
+        self.age_seconds = 0.5
         self.fault: str | ShardFault | None = None
         self.faulty_paths: set[str] | None = None
         self.redirect_to = ""
@@ -170,6 +171,7 @@ class FakeShard:
         ]
         return internal.SearchAnswer(
             **self._version(),
+            age_seconds=self.age_seconds,
             document_sequence=self.document_sequence,
             statistics=internal.Statistics(
                 len(self.documents), len(chunks), sum(one[2] for one in counted), frequencies
@@ -250,6 +252,7 @@ class FakeShard:
     def _status(self) -> internal.ShardStatus:
         return internal.ShardStatus(
             **self._version(),
+            age_seconds=self.age_seconds,
             corpus_key=self.key,
             ready=True,
             detail=None,

@@ -142,5 +142,11 @@ class Ranker:
 
 
 _EMPTY = SearchAnswer(
-    incarnation="", epoch=0, sequence=0, document_sequence=0, statistics=Statistics(0, 0, 0, ()), candidates=[]
+    incarnation="",
+    epoch=0,
+    sequence=0,
+    age_seconds=0.0,
+    document_sequence=0,
+    statistics=Statistics(0, 0, 0, ()),
+    candidates=[],
 )

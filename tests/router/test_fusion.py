@@ -43,7 +43,13 @@ def scope_answer(scope, chunks):
         len({one.doc_id for one in chunks}), len(chunks), sum(one.length for one in chunks), frequencies
     )
     answer = SearchAnswer(
-        incarnation="i", epoch=1, sequence=1, document_sequence=1, statistics=statistics, candidates=candidates
+        incarnation="i",
+        epoch=1,
+        sequence=1,
+        age_seconds=0.0,
+        document_sequence=1,
+        statistics=statistics,
+        candidates=candidates,
     )
     return ScopeAnswer(scope=scope, answer=answer)
 

@@ -130,6 +130,7 @@ async def test_no_engine_while_hybrid_is_unavailable_is_degraded(bare):
         "ok": False,
         "documents": None,
         "sequence": None,
+        "age_seconds": None,
         "ms": 0.0,
         "detail": "not_searched",
     }

@@ -67,6 +67,16 @@ async def test_a_shard_that_has_not_reached_the_position_is_no_answer(filled):
     assert (answer.status_code, answer.json()["unavailable_detail"]) == (503, "shard_bad_answer")
 
 
+async def test_each_scope_says_the_age_of_what_was_searched(filled):
+    """A shard whose store is away goes on answering; whoever asks must be able to tell."""
+    filled.shards["acme"].age_seconds, filled.shards["platform"].age_seconds = 61.5, 0.25
+    searched = (await filled.evidence(QUERY)).json()["searched"]
+    corpus = (await filled.get("/v1/corpus")).json()
+
+    assert [searched[scope]["age_seconds"] for scope in ("tenant", "platform")] == [61.5, 0.25]
+    assert [corpus[part]["age_seconds"] for part in ("corpus", "platform")] == [61.5, 0.25]
+
+
 async def test_a_filter_may_leave_no_candidate(filled):
     """Then there is nothing to say, and it was searched."""
     for shard in filled.shards.values():

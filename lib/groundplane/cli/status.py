@@ -15,7 +15,7 @@ from groundplane.local.layout import DataDirectory
 from groundplane.tokens import SigningKey
 from groundplane.wire.public import CorpusAnswer, CorpusReport
 
-_COLUMNS = ("corpus", "state", "documents", "chunks", "sequence", "semantic", "detail")
+_COLUMNS = ("corpus", "state", "documents", "chunks", "sequence", "age", "semantic", "detail")
 _PLATFORM = "platform"
 
 
@@ -37,7 +37,9 @@ def status(connection: Connection, *, output: str) -> None:
         return
     rows = {name: report for one in asked for name, report in _reports(one)}
     print_table(
-        _COLUMNS, [_row(name, report) for name, report in rows.items()], right=("documents", "chunks", "sequence")
+        _COLUMNS,
+        [_row(name, report) for name, report in rows.items()],
+        right=("documents", "chunks", "sequence", "age"),
     )
     notes = notes_console()
     notes.print(f"router {connection.router_url()}", soft_wrap=True)
@@ -103,6 +105,7 @@ def _row(name: str, report: CorpusReport) -> tuple[str, ...]:
         shown(report.documents),
         shown(report.chunks),
         shown(report.sequence),
+        "" if report.age_seconds is None else f"{report.age_seconds:.0f} s",
         semantic,
         report.detail or "",
     )

@@ -97,7 +97,16 @@ class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int
 
 
-class SearchAnswer(_Versioned, frozen=True, kw_only=True):
+class _Aged(_Versioned, frozen=True, kw_only=True):
+    """`age_seconds`: how long ago the shard last made sure with its store that it knows the newest state.
+
+    A few seconds at most while the store answers, whether anything is written or not; it grows while the store is away.
+    """
+
+    age_seconds: float
+
+
+class SearchAnswer(_Aged, frozen=True, kw_only=True):
     """Answer of `POST /search`. `document_sequence` is that of the last record that changed a document."""
 
     document_sequence: int
@@ -207,7 +216,7 @@ class StoredMemo(_Versioned, frozen=True, kw_only=True):
     basis: Basis | None
 
 
-class ShardStatus(_Versioned, frozen=True, kw_only=True):
+class ShardStatus(_Aged, frozen=True, kw_only=True):
     """Answer of `GET /status`."""
 
     corpus_key: str

@@ -214,11 +214,15 @@ class Hit(_Answer, frozen=True, kw_only=True):
 
 
 class ScopeReport(_Answer, frozen=True, kw_only=True):
-    """How the search of one scope went. `detail` is an open code; the counts are null where it could not be asked."""
+    """How the search of one scope went. `detail` is an open code; the counts are null where it could not be asked.
+
+    `age_seconds`: how long ago the corpus's shard last made sure with its store that it knows the newest state.
+    """
 
     ok: bool
     documents: int | None = None
     sequence: int | None = None
+    age_seconds: float | None = None
     ms: float = 0.0
     detail: str | None = None
 
@@ -290,7 +294,7 @@ class GroundAnswer(_Answer, frozen=True, kw_only=True):
 
 
 class CorpusReport(_Answer, frozen=True, kw_only=True):
-    """State of one corpus as the router sees it."""
+    """State of one corpus as the router sees it. `age_seconds` as in `ScopeReport`: it grows while the store is away."""
 
     scope: Scope
     ready: bool
@@ -299,6 +303,7 @@ class CorpusReport(_Answer, frozen=True, kw_only=True):
     documents: int | None = None
     chunks: int | None = None
     sequence: int | None = None
+    age_seconds: float | None = None
     semantic: bool | None = None
 
 

@@ -309,7 +309,7 @@ def test_status_shows_what_the_corpus_holds(router, capsys):
     assert run(["status"]) == 0
 
     shown = capsys.readouterr()
-    assert shown.out == "own\tready\t0\t\t\t\t\n"
+    assert shown.out == "own\tready\t0\t\t\t62 s\t\t\n"
     assert router.url in shown.err
 
 
