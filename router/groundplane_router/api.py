@@ -79,21 +79,23 @@ class Api:
 
     async def ground(self, request: Request) -> Response:
         """Serve `POST /v1/ground`: the first tier that has an answer; what failed on the way is said in it."""
-        note_of(request).is_question = True
+        note = note_of(request)
+        note.is_question = True
         with self._requests.admit():
             grants = await self._identify(request, "read")
             question = await _body(request, GroundRequest, MAX_QUESTION_BYTES)
-            answer = await self._services.grounding.ground(grants, question, self._deadline())
+            answer = await self._services.grounding.ground(grants, question, self._deadline(), note.query_id)
             note_answer(request, answer)
             return json_response(answer)
 
     async def evidence(self, request: Request) -> Response:
         """Serve `POST /v1/evidence`: 200 without hits means "searched, nothing to say"; no search is 503, never an empty 200."""
-        note_of(request).is_question = True
+        note = note_of(request)
+        note.is_question = True
         with self._requests.admit():
             grants = await self._identify(request, "read")
             question = await _body(request, EvidenceRequest, MAX_QUESTION_BYTES)
-            answer = await self._services.grounding.evidence(grants, question, self._deadline())
+            answer = await self._services.grounding.evidence(grants, question, self._deadline(), note.query_id)
             note_answer(request, answer)
             return json_response(answer)
 

@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Lifespan
 
 from groundplane.errors import GroundplaneError
-from groundplane.process.http import PatternRoute
+from groundplane.process.http import BugBarrier, PatternRoute
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint
 from groundplane_router.api import Api
@@ -49,8 +49,9 @@ def build_app(
     routes: list[BaseRoute], problems: RouterProblems, metrics: RouterMetrics, lifespan: Lifespan[Starlette]
 ) -> Starlette:
     """Return the application; its lifespan starts and stops what runs beside the requests."""
-    handlers = {GroundplaneError: problems, HTTPException: problems, Exception: problems}
+    handlers = {GroundplaneError: problems, HTTPException: problems}
     log = Middleware(RequestLog, metrics=metrics, log=Log("router.requests"))
-    app = Starlette(routes=routes, middleware=[log], exception_handlers=handlers, lifespan=lifespan)
+    barrier = Middleware(BugBarrier, answer=problems)
+    app = Starlette(routes=routes, middleware=[log, barrier], exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     return app

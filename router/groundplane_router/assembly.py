@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -146,7 +145,7 @@ def _services(settings: RouterSettings, background: Background, metrics: RouterM
         verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
     return Services(
         authenticator=Authenticator(verifier, background.directory, clock),
-        grounding=Grounding(memos, hybrid, background.local, metrics, lambda: secrets.token_hex(8)),
+        grounding=Grounding(memos, hybrid, background.local, metrics),
         indexer=Indexer(service, spaces, shards, analyser.id, metrics),
         documents=Documents(shards, analyser.id),
         memos=memos,

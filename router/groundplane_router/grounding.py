@@ -13,7 +13,6 @@
 A failed memo look-up counts as "no" and is shown in `searched.memo`. One test a row: tests/router/test_grounding.py.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -66,17 +65,15 @@ class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Grounding:
     """Answers questions."""
 
-    def __init__(
-        self, memos: Memos, hybrid: Hybrid, local: LocalFiles, metrics: RouterMetrics, new_id: Callable[[], str]
-    ) -> None:
-        """new_id: returns the id of one answer."""
+    def __init__(self, memos: Memos, hybrid: Hybrid, local: LocalFiles, metrics: RouterMetrics) -> None:
         self._memos = memos
         self._hybrid = hybrid
         self._local = local
         self._metrics = metrics
-        self._new_id = new_id
 
-    async def evidence(self, grants: Grants, request: EvidenceRequest, deadline: Deadline) -> EvidenceAnswer:
+    async def evidence(
+        self, grants: Grants, request: EvidenceRequest, deadline: Deadline, query_id: str
+    ) -> EvidenceAnswer:
         """Return what the corpora say; no hits means "searched, nothing to say". Raises RetrievalUnavailable, InvalidInput."""
         check_evidence_request(request)
         watch = self._metrics.stopwatch()
@@ -86,7 +83,7 @@ class Grounding:
         if isinstance(outcome, Unanswered):
             raise RetrievalUnavailable(outcome.failure, searched)
         return EvidenceAnswer(
-            query_id=self._new_id(),
+            query_id=query_id,
             semantic=True,
             hits=outcome.hits,
             basis=outcome.basis,
@@ -94,7 +91,7 @@ class Grounding:
             timing_ms=_timing(outcome.spent, None, watch),
         )
 
-    async def ground(self, grants: Grants, request: GroundRequest, deadline: Deadline) -> GroundAnswer:
+    async def ground(self, grants: Grants, request: GroundRequest, deadline: Deadline, query_id: str) -> GroundAnswer:
         """Return the answer of the first tier that has one.
 
         Raises InvalidInput, and RetrievalUnavailable only where `min_position` was not reached: every other failure is
@@ -105,7 +102,7 @@ class Grounding:
         question = _question(grants, request)
         memo = await self._memos.look_up(grants, request, question.min_sequence, deadline.part(MEMO_SHARE))
         if memo.answer is not None:
-            return self._from_memo(memo, memo.answer, watch)
+            return _from_memo(memo, memo.answer, query_id, watch)
         share = HYBRID_SHARE if self._local.exists else 1.0
         outcome = await self._hybrid.search(grants, question, deadline.part(share))
         if isinstance(outcome, Unanswered) and outcome.failure.detail == SEQUENCE_NOT_REACHED:
@@ -116,7 +113,7 @@ class Grounding:
         return GroundAnswer(
             status=verdict.status,
             tier=verdict.tier,
-            query_id=self._new_id(),
+            query_id=query_id,
             semantic=isinstance(outcome, Answered),
             hits=verdict.hits,
             memo=None,
@@ -124,20 +121,6 @@ class Grounding:
             basis=outcome.basis if isinstance(outcome, Answered) else Basis(),
             searched=_searched(outcome.reports, memo=memo.report, local=local.report),
             timing_ms=_timing(outcome.spent, local.ms, watch),
-        )
-
-    def _from_memo(self, lookup: MemoLookup, answer: MemoAnswer, watch: Stopwatch) -> GroundAnswer:
-        return GroundAnswer(
-            status="grounded",
-            tier="memo",
-            query_id=self._new_id(),
-            semantic=False,
-            hits=[],
-            memo=answer,
-            unavailable=None,
-            basis=answer.basis,
-            searched=Searched(memo=lookup.report),
-            timing_ms=Timing(total=watch.ms),
         )
 
 
@@ -154,6 +137,21 @@ def judge(hybrid: Answered | Unanswered, local: LocalSearch) -> _Verdict:
     if local.report is not None and not local.report.ok:
         return _Verdict(status="degraded", tier="none")
     return _Verdict(status="nothing", tier="none")
+
+
+def _from_memo(lookup: MemoLookup, answer: MemoAnswer, query_id: str, watch: Stopwatch) -> GroundAnswer:
+    return GroundAnswer(
+        status="grounded",
+        tier="memo",
+        query_id=query_id,
+        semantic=False,
+        hits=[],
+        memo=answer,
+        unavailable=None,
+        basis=answer.basis,
+        searched=Searched(memo=lookup.report),
+        timing_ms=Timing(total=watch.ms),
+    )
 
 
 def _reason(failure: Unavailable) -> Reason:

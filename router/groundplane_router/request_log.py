@@ -1,5 +1,6 @@
 """One log line and one count a request. Never in either: query text, document ids, tenants, subjects, tokens."""
 
+import secrets
 from typing import Any, Final
 
 import msgspec
@@ -22,20 +23,21 @@ class Note(msgspec.Struct, kw_only=True):
     outcome: RequestOutcome = "done"
     reason: str | None = None
     code: str | None = None
-    query_id: str | None = None
+    query_id: str
+    """Of every request, so that a failed one can be found too."""
+
     is_question: bool = False
 
 
 def note_of(request: HTTPConnection) -> Note:
     """Return the note of this request."""
-    note: Note = request.scope.setdefault(_NOTE, Note())
+    note: Note = request.scope[_NOTE]
     return note
 
 
 def note_answer(request: Request, answer: EvidenceAnswer | GroundAnswer) -> None:
     """Note what a question came to."""
     note = note_of(request)
-    note.query_id = answer.query_id
     if isinstance(answer, EvidenceAnswer):
         note.tier, note.outcome = "hybrid", "hits" if answer.hits else "empty"
         return
@@ -75,11 +77,14 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, then write its line."""
-        if scope["type"] != "http" or scope["path"] in QUIET_PATHS:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        note = Note()
+        note = Note(query_id=secrets.token_hex(8))
         scope[_NOTE] = note
+        if scope["path"] in QUIET_PATHS:
+            await self._app(scope, receive, send)
+            return
         sent: dict[str, Any] = {"status": 500}
 
         async def send_noting_status(message: Message) -> None:

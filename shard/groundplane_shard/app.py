@@ -15,13 +15,14 @@ from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from groundplane.errors import Denied, GroundplaneError, InvalidInput
-from groundplane.process.http import PatternRoute, decode_msgpack, read_body
+from groundplane.process.http import BugBarrier, PatternRoute, decode_msgpack, read_body
 from groundplane.process.metrics import MetricsEndpoint
 from groundplane.tokens import Right
 from groundplane.wire.internal import MAX_WRITE_BYTES, SearchRequest, WriteRequest
@@ -135,5 +136,7 @@ def build_app(
     api: ShardApi, shard: Shard, metrics_endpoint: MetricsEndpoint, problems: ShardProblemHandler
 ) -> Starlette:
     """Return the application; its lifespan starts and stops `shard`."""
-    handlers = {GroundplaneError: problems, HTTPException: problems, Exception: problems}
-    return Starlette(routes=api.routes(metrics_endpoint), exception_handlers=handlers, lifespan=shard.lifespan)
+    handlers = {GroundplaneError: problems, HTTPException: problems}
+    barrier = Middleware(BugBarrier, answer=problems)
+    routes = api.routes(metrics_endpoint)
+    return Starlette(routes=routes, middleware=[barrier], exception_handlers=handlers, lifespan=shard.lifespan)

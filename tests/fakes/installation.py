@@ -59,7 +59,7 @@ class Installation:
             self.write_directory()
         self.app = self.build()
         await self._stack.enter_async_context(self.app.router.lifespan_context(self.app))
-        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app=self.app)
         self.http = await self._stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://router")
         )

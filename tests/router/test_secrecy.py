@@ -83,6 +83,8 @@ async def test_a_bug_is_logged_without_the_request(installation, lines, monkeypa
     assert "division" not in answer.text
     (bug,) = [line for line in lines() if '"request_failed"' in line]
     assert "ZeroDivisionError" in bug
+    (query_id,) = [word for word in answer.json()["detail"].split() if f'"query_id":"{word}"' in bug]
+    assert sum(query_id in line for line in lines()) == 2, "the bug, and the line that every request has"
     assert CANARY not in bug
 
 

@@ -47,7 +47,7 @@ class Installation:
         api = ShardApi(self.shard, access, self.metrics)
         app = build_app(api, self.shard, MetricsEndpoint(registry), ShardProblemHandler(Log("shard")))
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app, raise_app_exceptions=False), base_url="http://shard"
+            transport=httpx.ASGITransport(app=app), base_url="http://shard"
         )
 
     def headers(self, right):

@@ -12,7 +12,7 @@ Only `problem_of` decides which status an error gets:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groundplane.errors import CorruptData, Denied, GroundplaneError, InvalidInput, Superseded, Unavailable
 from groundplane.process.logs import Log
@@ -33,6 +33,7 @@ MAX_QUOTED_CHARACTERS = 256
 MAX_CONTAINERS = 500_000
 
 BodyT = TypeVar("BodyT")
+AnswerFailure = Callable[[Request, Exception], Awaitable[Response]]
 _PATTERN = "groundplane.pattern"
 
 _TITLES = {400: "invalid request", 401: "not authenticated", 403: "not allowed", 404: "not found", 405: "method not allowed",
@@ -190,10 +191,40 @@ class ProblemHandler:
         problem, headers = problem_of(error)
         return problem_response(problem, headers)
 
-    def log_bug(self, request: Request, error: Exception) -> None:
+    def log_bug(self, request: Request, error: Exception, **fields: Any) -> None:
         """Write the traceback of what is none of the five kinds of failure, and nothing for those that are."""
         if not isinstance(error, (GroundplaneError, HTTPException)):
-            self._log.exception("request_failed", method=request.method, route=route_of(request))
+            self._log.exception("request_failed", method=request.method, route=route_of(request), **fields)
+
+
+class BugBarrier:
+    """Innermost middleware: what no handler expected is answered here and goes no further.
+
+    The framework's own handler of such errors raises them again, and the server would log each a second time.
+    """
+
+    def __init__(self, app: ASGIApp, answer: AnswerFailure) -> None:
+        """answer: logs the bug and returns what the caller gets."""
+        self._app = app
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request; of an answer that broke off in the middle the server ends the connection."""
+        has_started = False
+
+        async def send_noting_start(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting_start)
+        except Exception as bug:
+            if scope["type"] != "http":
+                raise
+            response = await self._answer(Request(scope), bug)
+            if not has_started:
+                await response(scope, receive, send)
 
 
 class PatternRoute(Route):

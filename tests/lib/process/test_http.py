@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,6 +25,7 @@ from groundplane.errors import (
 )
 from groundplane.process.http import (
     MAX_CONTAINERS,
+    BugBarrier,
     PatternRoute,
     ProblemHandler,
     decode_json,
@@ -152,10 +154,14 @@ def test_what_is_no_msgpack_of_ours_is_invalid_and_nothing_else(body):
 
 
 def serve(handler):
+    """Return a client of one handler; what the application raises to its server is raised here."""
     problems = ProblemHandler(Log("test"))
-    handlers = {GroundplaneError: problems, HTTPException: problems, Exception: problems}
-    app = Starlette(routes=[PatternRoute("/things/{id}", handler, methods=["POST"])], exception_handlers=handlers)
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://x")
+    app = Starlette(
+        routes=[PatternRoute("/things/{id}", handler, methods=["POST"])],
+        exception_handlers={GroundplaneError: problems, HTTPException: problems},
+        middleware=[Middleware(BugBarrier, answer=problems)],
+    )
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
 
 
 async def echo(request: Request) -> Response:
@@ -208,6 +214,29 @@ async def test_a_bug_is_logged_once_by_its_pattern_and_told_to_nobody(caplog):
     assert "secret" not in answer.text
     (record,) = [one for one in caplog.records if one.name == "groundplane.test"]
     assert record.groundplane_fields == {"method": "POST", "route": "/things/{id}"}
+
+
+async def test_a_bug_in_the_middle_of_an_answer_is_logged_once_and_adds_nothing_to_it(caplog):
+    """A second head would be read as a part of the body."""
+
+    async def break_off(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ZeroDivisionError
+
+    caplog.set_level(logging.INFO, "groundplane")
+    sent: list[str] = []
+
+    async def receive():
+        return {"type": "http.request"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    await BugBarrier(break_off, ProblemHandler(Log("test")))(scope, receive, send)
+
+    assert sent == ["http.response.start"]
+    assert [one.message for one in caplog.records] == ["request_failed"]
 
 
 async def test_a_route_is_known_by_its_pattern():
