@@ -14,7 +14,18 @@ import msgspec
 
 from groundplane.process.clock import Clock
 from groundplane_shard.disk import local_disk
-from groundplane_shard.log import Identity, Layout, Position, Record, Restoration, Seq, Snapshot, SnapshotFile, restore
+from groundplane_shard.log import (
+    Identity,
+    Layout,
+    Position,
+    Record,
+    Restoration,
+    Seq,
+    Snapshot,
+    SnapshotFile,
+    find_copy,
+    restore,
+)
 from groundplane_shard.log.operations import Damaged, Operation, Restored, Result
 from groundplane_shard.stores import ObjectStore, Progress, download_snapshot, run
 from groundplane_shard.witness import WitnessFile
@@ -85,7 +96,7 @@ class _Files:
 
 
 async def restore_corpus(store: ObjectStore, order: RestoreOrder, clock: Clock, tell: Tell) -> RestoredCorpus:
-    """Copy the source into the target and return what that is now. Raises as `log.restore` does."""
+    """Copy the source into the target, unless that was done, and return what it is now. Raises as `log.restore` does."""
     with local_disk():
         order.work_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="restore-", dir=order.work_directory) as directory:
@@ -98,7 +109,9 @@ async def restore_corpus(store: ObjectStore, order: RestoreOrder, clock: Clock, 
             token=secrets.token_hex(16),
             local_path=files.local_path,
         )
-        manifest = await run(restore(wanted), store, files, files.watch)
+        manifest = await run(find_copy(wanted), store, files)
+        if manifest is None:
+            manifest = await run(restore(wanted), store, files, files.watch)
         files.progress.finish()
     end = manifest.restored_from.sequence if manifest.restored_from is not None else None
     return RestoredCorpus(

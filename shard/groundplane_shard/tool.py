@@ -1,7 +1,8 @@
 """`python -m groundplane_shard.tool`: look at a corpus in its store, or restore it, without a running shard.
 
     log | snapshots | incarnations | verify      what GROUNDPLANE_INCARNATION of GROUNDPLANE_CORPUS_KEY holds
-    restore FROM [SEQUENCE]                      copy the incarnation FROM into GROUNDPLANE_INCARNATION, which must be new
+    restore FROM [SEQUENCE]                      copy the incarnation FROM into GROUNDPLANE_INCARNATION, which must be new;
+                                                 nothing is done if it is that very copy already
 
 `groundplane corpus` starts this program, since the command line imports none of the shard. Its environment is the shard's
 own: GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, where the store is, and for a restore GROUNDPLANE_WORK_DIRECTORY and

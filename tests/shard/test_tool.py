@@ -1,6 +1,7 @@
 """The shard's tool: a corpus is restored into a new incarnation as it was, or nothing is written at all."""
 
 import asyncio
+import shutil
 import uuid
 from contextlib import closing
 
@@ -79,6 +80,15 @@ def contents(tmp_path, incarnation):
         return asyncio.run(ask(store))
 
 
+async def write_on(tmp_path, incarnation):
+    """Open an incarnation, which is made if there is none, and write a document."""
+    with closing(LocalStore(tmp_path / "store")) as store:
+        shard = shard_of(store, incarnation, tmp_path / "writing")
+        async with running(shard):
+            request = write_request(document("z"))
+            await shard.write(msgspec.structs.replace(request, incarnation=incarnation))
+
+
 def objects(tmp_path, incarnation):
     root = tmp_path / "store" / LAYOUT.corpus_key / incarnation
     return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
@@ -108,14 +118,37 @@ def test_a_restored_corpus_answers_as_the_source_did_at_that_sequence(tool, tmp_
     assert contents(tmp_path, TARGET) == (documents, True)
 
 
-def test_nothing_is_written_into_an_incarnation_that_holds_anything(tool, tmp_path, history):
+@pytest.mark.parametrize(
+    ("source", "index"),
+    [
+        pytest.param(INCARNATION, 1, id="ends-elsewhere"),
+        pytest.param(str(uuid.UUID(int=4)), None, id="of-another-source"),
+    ],
+)
+def test_nothing_is_written_into_an_incarnation_that_holds_anything_else(tool, tmp_path, history, source, index):
     """A restore over a living corpus would be the loss that it is to mend."""
     assert tool("restore", INCARNATION)[0] == 0
+    asyncio.run(write_on(tmp_path, source))
     before = objects(tmp_path, TARGET)
-    code, _, err = tool("restore", INCARNATION)
+    code, _, err = tool("restore", source, *(() if index is None else (str(history[index]),)))
 
     assert code == 2
     assert "expected an empty prefix to restore into" in err
+    assert objects(tmp_path, TARGET) == before
+
+
+@pytest.mark.parametrize("index", [pytest.param(None, id="newest"), pytest.param(2, id="at-a-sequence")])
+def test_a_restore_that_was_done_is_not_done_again(tool, tmp_path, history, index):
+    """A pod restores at each of its starts; by then the copy has gone on, and its source may be gone."""
+    sequence = () if index is None else (str(history[index]),)
+    first = tool("restore", INCARNATION, *sequence)[1]
+    assert contents(tmp_path, TARGET)[1]
+    shutil.rmtree(tmp_path / "store" / LAYOUT.corpus_key / INCARNATION)
+    before = objects(tmp_path, TARGET)
+    code, again, err = tool("restore", INCARNATION, *sequence)
+
+    assert code == 0, err
+    assert {**again, "epoch": None, "snapshot_sequence": None} == {**first, "epoch": None, "snapshot_sequence": None}
     assert objects(tmp_path, TARGET) == before
 
 
