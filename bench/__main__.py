@@ -33,7 +33,10 @@ def main(arguments: Sequence[str]) -> int:
         for measure in MEASURES:
             if only.intersection(measure.keys):
                 progress.print(f"bench: {', '.join(measure.keys)}", highlight=False)
-                report.add(measure.run(bench))
+                figures = measure.run(bench)
+                report.add(figures)
+                for key, figure in figures.items():
+                    progress.print(f"bench:   {key} {figure.value:,.4g}", highlight=False)
     report.print(console)
     if options.quick:
         progress.print("bench: a quick run, its figures prove nothing", highlight=False)

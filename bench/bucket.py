@@ -74,9 +74,11 @@ class Bucket:
         """Return an object that must exist."""
         with closing(S3Store(self._location, self._settings, FixedCredentials(self._credentials))) as store:
             found = asyncio.run(store.get(key))
-        if not isinstance(found, Found):
-            raise LookupError(f"{key} is not in the bucket")
-        return found.data
+        match found:
+            case Found(data):
+                return data
+            case _:
+                raise LookupError(f"{key} is not in the bucket")
 
     def bare_put(self, data: bytes) -> None:
         """Create one object, signed, on a connection that is kept, and read the answer: the least that a durable write costs."""

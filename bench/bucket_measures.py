@@ -4,11 +4,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
+from itertools import pairwise
 from statistics import median
 
 from bench.bucket import BucketShard
-from bench.corpus import Rows
 from bench.measure import Figure, across, resident_mb, time_calls
 from bench.raw_measures import Measure
 from bench.shard import BATCH, Overloaded
@@ -125,7 +124,7 @@ def measure_handover(bench: Workbench) -> Mapping[str, Figure]:
             time.sleep(1)
         old.process.kill()
         bench.succeed_bucket_shard_large(new)
-        pauses.append(max(later - earlier for earlier, later in zip(acknowledged, acknowledged[1:], strict=False)))
+        pauses.append(max(later - earlier for earlier, later in pairwise(acknowledged)))
     return {"handover_pause_s_100k": across(pauses)}
 
 
@@ -135,7 +134,6 @@ def _steady_writer(bench: Workbench, shards: list[BucketShard]) -> Iterator[list
     acknowledged = [time.perf_counter()]
     stop = threading.Event()
     rows = bench.corpus.rows(20_000, f"handover-{shards[1].process.port}")
-    failures: list[BaseException] = []
 
     def work() -> None:
         turn = 0

@@ -117,7 +117,7 @@ class Workbench:
         """Return the running shard over `large` in the bucket; each measure leaves as many rows as it found."""
         if self._bucket_shard_large is None:
             shard = self.bucket().new_shard(self.directory / "shard-s3-large")
-            self._processes.callback(lambda: self._bucket_shard_large and self._bucket_shard_large.process.kill())
+            self._processes.callback(self._kill_bucket_shard_large)
             shard.start()
             self._bucket_shard_large = shard
             shard.load(self.large)
@@ -128,6 +128,10 @@ class Workbench:
     def succeed_bucket_shard_large(self, successor: BucketShard) -> None:
         """Go on with another process of the same corpus."""
         self._bucket_shard_large = successor
+
+    def _kill_bucket_shard_large(self) -> None:
+        if self._bucket_shard_large is not None and self._bucket_shard_large.process.is_running:
+            self._bucket_shard_large.process.kill()
 
     def replacement(self, count: int) -> Rows:
         """Return new content for the next `count` rows of `large`, in turn."""

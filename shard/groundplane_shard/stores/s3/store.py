@@ -41,7 +41,7 @@ from groundplane_shard.stores.s3.settings import S3Settings, StoreLocation
 PAGE_KEYS = 1000
 MAX_OBJECT_BYTES = 5 * 1024**3  # of one PUT
 MAX_KEY_BYTES = 1024
-_CALL_THREADS = 16
+_CALL_THREADS = 32  # as many as the check of the conditions has calls under way; started when first needed
 _FILE_THREADS = 8  # apart, so that a restore or snapshot never keeps the log waiting
 _READS = 2
 
