@@ -145,7 +145,7 @@ class VerifyingKeys:
                 keys[key_id(key)] = (role, key)
         if not keys:
             raise InvalidInput(
-                f"key directory {directory} holds no router-*.pem or operator-*.pem: mount the public keys"
+                f"key directory {directory} holds no router-*.pem or operator-*.pem: expected the public keys; mount them"
             )
         return cls(keys)
 

@@ -3,8 +3,8 @@
 import asyncio
 import random
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,6 @@ import msgspec
 from starlette.applications import Starlette
 
 from groundplane.analysis import Analyser
-from groundplane.errors import InvalidInput
 from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.process.metrics import MetricsEndpoint, new_registry
@@ -109,8 +108,7 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     )
     options = SemanticOptions(require_semantic=settings.require_semantic)
     monitor = SemanticMonitor(service, clock=clock, rng=rng, on_change=SemanticReport(metrics), options=options)
-    with _naming("GROUNDPLANE_SIGNING_KEY_FILE"):
-        signer = SigningKey.load(Path(settings.signing_key_file))
+    signer = SigningKey.load(Path(settings.signing_key_file))
     shards = Shards(Capabilities(signer, clock), health, clock)
     background = Background(
         directory=directory,
@@ -125,15 +123,6 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     return _application(settings, services, background, metrics, clock)
 
 
-@contextmanager
-def _naming(variable: str) -> Iterator[None]:
-    """Put the name of the setting before what is wrong with its file."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise InvalidInput(f"{variable}: {error.message}", code="invalid_settings") from error
-
-
 def _services(settings: RouterSettings, background: Background, metrics: RouterMetrics, clock: Clock) -> Services:
     service, monitor, shards = background.service, background.monitor, background.shards
     analyser = Analyser(settings.language)
@@ -141,8 +130,7 @@ def _services(settings: RouterSettings, background: Background, metrics: RouterM
     encoder = QueryEncoder(service, monitor, analyser)
     hybrid = Hybrid(encoder, spaces, shards, fusion_rule(settings, service.dense_floor), metrics)
     memos = Memos(shards, analyser.id, metrics)
-    with _naming("GROUNDPLANE_CALLER_KEY_FILE"):
-        verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
+    verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
     return Services(
         authenticator=Authenticator(verifier, background.directory, clock),
         grounding=Grounding(memos, hybrid, background.local, metrics),

@@ -5,14 +5,37 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import read_settings, setting
+from groundplane.tokens import SigningKey, load_public_key
+from groundplane_router.embedders.openai import embeddings_url
 from groundplane_router.embedders.settings import EmbeddingSettings, FormatName, Kind
 from groundplane_router.fusion import FusionRule, Method
+from groundplane_router.grep.engine import try_root
 
 MAX_KEY_FILE_BYTES = 16 * 1024
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+def _read_key(path: str) -> str:
+    try:
+        content = Path(path).read_bytes()[:MAX_KEY_FILE_BYTES].decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"embedding key {path} cannot be read as text: expected a file with the key") from error
+    if not content:
+        raise InvalidInput(f"embedding key {path} is empty: expected a file with the key")
+    return content
+
+
+def _load_caller_key(path: str) -> Ed25519PublicKey:
+    return load_public_key(Path(path))
+
+
+def _load_signing_key(path: str) -> SigningKey:
+    return SigningKey.load(Path(path))
 
 
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,11 +49,16 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ]
     caller_key_file: Annotated[
-        str, setting("GROUNDPLANE_CALLER_KEY_FILE", "PEM public key that verifies callers' tokens")
+        str,
+        setting("GROUNDPLANE_CALLER_KEY_FILE", "PEM public key that verifies callers' tokens", check=_load_caller_key),
     ]
     signing_key_file: Annotated[
         str,
-        setting("GROUNDPLANE_SIGNING_KEY_FILE", "PEM private Ed25519 key that signs the capabilities shown to shards"),
+        setting(
+            "GROUNDPLANE_SIGNING_KEY_FILE",
+            "PEM private Ed25519 key that signs the capabilities shown to shards",
+            check=_load_signing_key,
+        ),
     ]
     host: Annotated[str, setting("GROUNDPLANE_HOST", "address to listen on; 0.0.0.0 in a pod")] = "127.0.0.1"
     port: Annotated[int, setting("GROUNDPLANE_PORT", "port to listen on, 0 to 65535", ge=0, le=65_535)] = 8_080
@@ -44,11 +72,19 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         ),
     ] = None
     embedding_url: Annotated[
-        str | None, setting("EMBEDDING_URL", "base of a server that speaks /v1/embeddings; unset: no server is asked")
+        str | None,
+        setting(
+            "EMBEDDING_URL",
+            "base of a server that speaks /v1/embeddings; unset: no server is asked",
+            secret=True,  # some hold a password
+            check=embeddings_url,
+        ),
     ] = None
     corpus_directory: Annotated[
         str | None,
-        setting("FACE_DCI_CORPUS_DIR", "directory that the grep tier searches; unset: there is no such tier"),
+        setting(
+            "FACE_DCI_CORPUS_DIR", "directory that the grep tier searches; unset: there is no such tier", check=try_root
+        ),
     ] = None
     embedder: Annotated[
         Kind | None,
@@ -59,7 +95,11 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     ] = ""
     embedding_api_key_file: Annotated[
         str | None,
-        setting("GROUNDPLANE_EMBEDDING_API_KEY_FILE", "file with the server's bearer key, where it wants one"),
+        setting(
+            "GROUNDPLANE_EMBEDDING_API_KEY_FILE",
+            "file with the server's bearer key, where it wants one",
+            check=_read_key,
+        ),
     ] = None
     embedding_format: Annotated[
         FormatName | None,
@@ -88,7 +128,10 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         bool, setting("GROUNDPLANE_REQUIRE_SEMANTIC", "true: not ready until semantic grounding has worked once")
     ] = False
     language: Annotated[
-        str, setting("GROUNDPLANE_LANGUAGE", "Snowball language of the analyser; the same for router and shards")
+        str,
+        setting(
+            "GROUNDPLANE_LANGUAGE", "Snowball language of the analyser; the same for router and shards", check=Analyser
+        ),
     ] = "english"
     fusion: Annotated[
         Method, setting("GROUNDPLANE_FUSION", "convex or rrf; rrf for models whose cosines lie close together")
@@ -161,7 +204,7 @@ def embedding_settings(settings: RouterSettings) -> EmbeddingSettings:
         kind=settings.embedder_kind,
         url=settings.embedding_url,
         model=settings.embedding_model,
-        api_key=_read_key(settings.embedding_api_key_file),
+        api_key=None if settings.embedding_api_key_file is None else _read_key(settings.embedding_api_key_file),
         dimension=settings.embedding_dimension,
         format=settings.embedding_format,
         query_template=settings.query_template,
@@ -189,17 +232,3 @@ def _combination_faults(environment: Mapping[str, str]) -> list[str]:
         missing = [name for name in names if "{text}" not in environment.get(name, "")]
         faults += [f"{name} holds no {{text}}: expected a template, since the format is custom" for name in missing]
     return faults
-
-
-def _read_key(path: str | None) -> str | None:
-    if path is None:
-        return None
-    try:
-        content = Path(path).read_bytes()[:MAX_KEY_FILE_BYTES].decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"GROUNDPLANE_EMBEDDING_API_KEY_FILE={path}: cannot be read as text: expected a file with the key"
-        ) from error
-    if not content:
-        raise InvalidInput(f"GROUNDPLANE_EMBEDDING_API_KEY_FILE={path}: is empty: expected a file with the key")
-    return content

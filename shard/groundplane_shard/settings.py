@@ -4,11 +4,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
+from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import read_settings, setting
+from groundplane.tokens import VerifyingKeys
+from groundplane.wire.names import parse_corpus_key, parse_incarnation
 from groundplane_shard.store_settings import StoreSettings, store_faults
 
 MIB = 1024 * 1024
+
+
+def _load_keys(directory: str) -> VerifyingKeys:
+    return VerifyingKeys.load(Path(directory))
 
 
 class ShardSettings(StoreSettings, frozen=True, kw_only=True):
@@ -16,22 +23,34 @@ class ShardSettings(StoreSettings, frozen=True, kw_only=True):
 
     corpus_key: Annotated[
         str,
-        setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus, as the operator or `up` sets it", min_length=1),
+        setting(
+            "GROUNDPLANE_CORPUS_KEY",
+            "storage name of the corpus, as the operator or `up` sets it",
+            check=parse_corpus_key,
+        ),
     ]
     incarnation: Annotated[
         str,
-        setting("GROUNDPLANE_INCARNATION", "uid of the TenantCorpus, a lowercase UUID", min_length=36, max_length=36),
+        setting("GROUNDPLANE_INCARNATION", "uid of the TenantCorpus, a lowercase UUID", check=parse_incarnation),
     ]
     work_directory: Annotated[
         str, setting("GROUNDPLANE_WORK_DIRECTORY", "cache of this process, emptied at every start", min_length=1)
     ]
     keys_directory: Annotated[
-        str, setting("GROUNDPLANE_KEYS_DIRECTORY", "public keys whose capabilities are accepted", min_length=1)
+        str,
+        setting(
+            "GROUNDPLANE_KEYS_DIRECTORY",
+            "directory of the public keys whose capabilities are accepted",
+            check=_load_keys,
+        ),
     ]
     host: Annotated[str, setting("GROUNDPLANE_HOST", "address to listen on; 0.0.0.0 in a pod")] = "127.0.0.1"
     port: Annotated[int, setting("GROUNDPLANE_PORT", "TCP port to listen on", ge=1, le=65_535)] = 8081
     language: Annotated[
-        str, setting("GROUNDPLANE_LANGUAGE", "Snowball language of the analyser, the same in router and shards")
+        str,
+        setting(
+            "GROUNDPLANE_LANGUAGE", "Snowball language of the analyser, the same in router and shards", check=Analyser
+        ),
     ] = "english"
     exact_mib: Annotated[
         int,
@@ -100,7 +119,11 @@ class ShardSettings(StoreSettings, frozen=True, kw_only=True):
 
 def read_shard_settings(environment: Mapping[str, str]) -> ShardSettings:
     """Return the settings of `environment`. Raises InvalidInput that lists every fault, one a line."""
-    settings = read_settings(ShardSettings, environment)
+    try:
+        settings = read_settings(ShardSettings, environment)
+    except InvalidInput as error:
+        faults = [error.message, *store_faults(read_settings(StoreSettings, environment), environment)]
+        raise InvalidInput("\n".join(faults), code=error.code) from error
     faults = [*store_faults(settings, environment), *_faults(settings)]
     if faults:
         raise InvalidInput("\n".join(faults), code="invalid_settings")

@@ -23,6 +23,7 @@ import msgspec
 from groundplane.errors import GroundplaneError, InvalidInput
 from groundplane.process.clock import SystemClock
 from groundplane.process.settings import read_settings, setting
+from groundplane.wire.names import parse_corpus_key, parse_incarnation
 from groundplane_shard import failpoints, inspection
 from groundplane_shard.log import Layout, Record, Seq, Snapshot, Steps
 from groundplane_shard.log.operations import Damaged, Restored
@@ -36,8 +37,10 @@ from groundplane_shard.witness import WitnessFile
 class ToolSettings(StoreSettings, frozen=True, kw_only=True):
     """Which corpus is looked at."""
 
-    corpus_key: Annotated[str, setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus", min_length=1)]
-    incarnation: Annotated[str, setting("GROUNDPLANE_INCARNATION", "its incarnation, a lowercase UUID", min_length=36)]
+    corpus_key: Annotated[str, setting("GROUNDPLANE_CORPUS_KEY", "storage name of the corpus", check=parse_corpus_key)]
+    incarnation: Annotated[
+        str, setting("GROUNDPLANE_INCARNATION", "its incarnation, a lowercase UUID", check=parse_incarnation)
+    ]
     work_directory: Annotated[
         str, setting("GROUNDPLANE_WORK_DIRECTORY", "where a restore puts files on their way, in a directory of its own")
     ] = "."

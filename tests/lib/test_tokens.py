@@ -178,5 +178,5 @@ def test_a_key_directory_binds_each_key_to_its_role(tmp_path):
 
 def test_an_empty_key_directory_is_a_fault(tmp_path):
     """A shard without keys would refuse everybody, later and one by one."""
-    with pytest.raises(InvalidInput, match="mount the public keys"):
+    with pytest.raises(InvalidInput, match="mount them"):
         VerifyingKeys.load(tmp_path)

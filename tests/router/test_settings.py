@@ -4,17 +4,20 @@ import pytest
 
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import settings_table
+from groundplane.tokens import SigningKey
 from groundplane_router.settings import RouterSettings, embedding_settings, read_router_settings
 
-REQUIRED = {
-    "GROUNDPLANE_DIRECTORY_FILE": "directory.json",
-    "GROUNDPLANE_CALLER_KEY_FILE": "caller.pem",
-    "GROUNDPLANE_SIGNING_KEY_FILE": "router.pem",
-}
+REQUIRED = ("GROUNDPLANE_DIRECTORY_FILE", "GROUNDPLANE_CALLER_KEY_FILE", "GROUNDPLANE_SIGNING_KEY_FILE")
 
 
-def read(**more):
-    return read_router_settings(REQUIRED | more)
+@pytest.fixture
+def read(tmp_path):
+    """Return a function that reads settings of which only the given ones may be at fault."""
+    signer = SigningKey.load_or_create(tmp_path / "router.pem")
+    (tmp_path / "caller.pem").write_bytes(signer.public_pem())
+    files = ("directory.json", "caller.pem", "router.pem")
+    required = {name: str(tmp_path / file) for name, file in zip(REQUIRED, files, strict=True)}
+    return lambda **more: read_router_settings(required | more)
 
 
 def test_the_systems_own_variables_have_their_names():
@@ -63,14 +66,14 @@ def test_every_fault_is_reported_at_once():
         pytest.param({"EMBEDDING_URL": ""}, "none", 768, id="empty-is-unset"),
     ],
 )
-def test_the_embedder_follows_from_what_is_set(given, kind, dimension):
+def test_the_embedder_follows_from_what_is_set(read, given, kind, dimension):
     """No embedder unless one is asked for; 768 unless the profile says otherwise."""
     settings = embedding_settings(read(**given))
 
     assert (settings.kind, settings.index_dimension) == (kind, dimension)
 
 
-def test_the_key_of_the_embedding_server_comes_from_its_file(tmp_path):
+def test_the_key_of_the_embedding_server_comes_from_its_file(read, tmp_path):
     """An environment is readable by every child."""
     (tmp_path / "key").write_text("sk-canary\n")
     settings = read(EMBEDDING_URL="http://e", GROUNDPLANE_EMBEDDING_API_KEY_FILE=str(tmp_path / "key"))
@@ -80,17 +83,36 @@ def test_the_key_of_the_embedding_server_comes_from_its_file(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe"], ids=["missing", "empty", "not-text"])
-def test_a_key_file_that_cannot_be_used_is_a_fault(tmp_path, content):
+def test_a_key_file_that_cannot_be_used_is_a_fault(read, tmp_path, content):
     """Else every embedding would fail with 401, later."""
     if content is not None:
         (tmp_path / "key").write_bytes(content)
-    settings = read(EMBEDDING_URL="http://e", GROUNDPLANE_EMBEDDING_API_KEY_FILE=str(tmp_path / "key"))
 
-    with pytest.raises(InvalidInput, match="API_KEY_FILE"):
-        embedding_settings(settings)
+    with pytest.raises(InvalidInput, match=r"GROUNDPLANE_EMBEDDING_API_KEY_FILE=.*: .*expected"):
+        read(EMBEDDING_URL="http://e", GROUNDPLANE_EMBEDDING_API_KEY_FILE=str(tmp_path / "key"))
 
 
-def test_an_embedded_model_beside_a_url_is_a_contradiction():
+def test_files_directories_and_addresses_are_judged_with_the_rest(read, tmp_path):
+    """A start that fails on one key and the next time on the other costs an evening; an address may hold a password."""
+    with pytest.raises(InvalidInput) as fault:
+        read(
+            GROUNDPLANE_CALLER_KEY_FILE=str(tmp_path / "router.pem"),
+            GROUNDPLANE_SIGNING_KEY_FILE=str(tmp_path / "caller.pem"),
+            FACE_DCI_CORPUS_DIR=str(tmp_path / "none"),
+            EMBEDDING_URL="ftp://user:canary@e",
+            GROUNDPLANE_LANGUAGE="klingon",
+        )
+
+    faults = fault.value.message.splitlines()
+    assert [line.partition("=")[0] for line in faults] == [
+        "GROUNDPLANE_CALLER_KEY_FILE", "GROUNDPLANE_SIGNING_KEY_FILE", "EMBEDDING_URL", "FACE_DCI_CORPUS_DIR",
+        "GROUNDPLANE_LANGUAGE",
+    ]  # fmt: skip
+    assert all("expected" in line for line in faults)
+    assert "canary" not in fault.value.message
+
+
+def test_an_embedded_model_beside_a_url_is_a_contradiction(read):
     """One of the two would silently be ignored."""
     with pytest.raises(InvalidInput, match="EMBEDDING_URL"):
         read(GROUNDPLANE_EMBEDDER="embedded", EMBEDDING_URL="http://e")

@@ -3,10 +3,14 @@
 import pytest
 
 from groundplane.errors import InvalidInput
+from groundplane.tokens import SigningKey
 from groundplane_shard.settings import read_shard_settings
 
 
 def environment(root, **changes):
+    keys = root / "keys"
+    keys.mkdir(exist_ok=True)
+    (keys / "router-1.pem").write_bytes(SigningKey.generate().public_pem())
     return {
         "GROUNDPLANE_CORPUS_KEY": "t-acme",
         "GROUNDPLANE_INCARNATION": "00000000-0000-4000-8000-00000000000a",
@@ -29,6 +33,7 @@ def test_the_defaults_fit_together(tmp_path):
 def test_a_work_directory_that_holds_something_kept_is_refused(tmp_path, work, variable):
     """It is emptied at every start: one wrong line would delete the log of the corpus."""
     (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "router-1.pem").write_bytes(SigningKey.generate().public_pem())
     (tmp_path / "link").symlink_to(tmp_path)
     settings = environment(tmp_path, WORK_DIRECTORY=str(tmp_path / work)) | {variable: str(tmp_path / "store")}
 
@@ -54,3 +59,21 @@ def test_all_faults_of_the_combination_are_told_at_once(tmp_path):
         read_shard_settings(environment(tmp_path, WORK_DIRECTORY=str(tmp_path), MEMTABLE_MIB="2"))
 
     assert len(caught.value.message.splitlines()) == 3
+
+
+def test_every_faulty_setting_is_named_whatever_finds_the_fault(tmp_path):
+    """ "corpus key '../x'" does not say which of thirty variables is wrong."""
+    settings = environment(
+        tmp_path, CORPUS_KEY="../x", INCARNATION="x", LANGUAGE="klingon", PORT="abc", KEYS_DIRECTORY=str(tmp_path),
+        OBJECT_STORE="s3://also",
+    )  # fmt: skip
+    with pytest.raises(InvalidInput) as caught:
+        read_shard_settings(settings)
+
+    faults = caught.value.message.splitlines()
+    names = ["CORPUS_KEY", "INCARNATION", "KEYS_DIRECTORY", "PORT", "LANGUAGE", "STORE_DIRECTORY"]
+    assert sorted(fault.partition("=")[0].partition(" ")[0] for fault in faults) == sorted(
+        f"GROUNDPLANE_{name}" for name in names
+    )
+    assert all("expected" in fault for fault in faults)
+    assert "GROUNDPLANE_CORPUS_KEY=../x: expected platform, t-<dns label> or h-<40 hex digits>" in faults

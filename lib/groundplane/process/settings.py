@@ -4,7 +4,7 @@ A field names its variable and says when to change it: `Annotated[float, setting
 The docs table and the chart's values are compared with these structs by a test.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -16,9 +16,16 @@ MAX_QUOTED_CHARACTERS = 128
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
-def setting(variable: str, help_text: str, *, secret: bool = False, **constraints: Any) -> msgspec.Meta:
+Check = Callable[[Any], object]
+"""Raises InvalidInput for a value that the type allows and nothing can use, such as the path of no key."""
+
+
+def setting(
+    variable: str, help_text: str, *, secret: bool = False, check: Check | None = None, **constraints: Any
+) -> msgspec.Meta:
     """Return the annotation of a settings field; `constraints` are those of `msgspec.Meta` (`ge`, `min_length`, …)."""
-    return msgspec.Meta(description=help_text, extra={"variable": variable, "secret": secret}, **constraints)
+    extra = {"variable": variable, "secret": secret, "check": check}
+    return msgspec.Meta(description=help_text, extra=extra, **constraints)
 
 
 class SettingRow(msgspec.Struct, frozen=True):
@@ -41,11 +48,13 @@ def read_settings(settings_type: type[SettingsT], environment: Mapping[str, str]
         raw = environment.get(meta["variable"], "")
         if raw == "":
             if field.required:
-                faults.append(f"{meta['variable']} is not set: {meta['help']}")
+                faults.append(f"{meta['variable']} is not set: expected {meta['help']}")
             continue
         try:
             values[field.name] = msgspec.convert(raw, hint, strict=False)
-        except msgspec.ValidationError as error:
+            if meta["check"] is not None:
+                meta["check"](values[field.name])
+        except (msgspec.ValidationError, InvalidInput) as error:
             faults.append(_fault(meta, raw, error))
     if faults:
         raise InvalidInput("\n".join(faults), code="invalid_settings")
@@ -62,12 +71,18 @@ def settings_table(settings_type: type[msgspec.Struct]) -> list[SettingRow]:
     return rows
 
 
-def _fault(meta: dict[str, Any], raw: str, error: msgspec.ValidationError) -> str:
-    """Return the line about one bad value; the library's own text may quote the value too, so a secret's is left out."""
+def _fault(meta: dict[str, Any], raw: str, error: Exception) -> str:
+    """Return the line about one bad value; what was raised may quote the value too, so a secret's is left out."""
     if meta["secret"]:
-        return f"{meta['variable']}=(secret): {meta['help']}"
+        return f"{meta['variable']}=(secret): expected {meta['help']}"
+    shown = f"{meta['variable']}={raw[:MAX_QUOTED_CHARACTERS]}"
+    if isinstance(error, InvalidInput):
+        message = error.message.removeprefix(f"{shown}: ")
+        return f"{shown}: {message.partition(f'{raw!r}: ')[2] or message}"
     found = str(error).split(" - at ")[0].lower()[:MAX_QUOTED_CHARACTERS]
-    return f"{meta['variable']}={raw[:MAX_QUOTED_CHARACTERS]}: {found}; {meta['help']}"
+    if not found.startswith("expected"):  # the library names the value again instead of those that it takes
+        return f"{shown}: expected {meta['help']}"
+    return f"{shown}: {found}; {meta['help']}"
 
 
 def _shown_default(field: msgspec.structs.FieldInfo) -> str:

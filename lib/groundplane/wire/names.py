@@ -20,6 +20,7 @@ LARGEST_SEQUENCE = 2**63 - 1
 """What an answer's integer can hold on every side; a log never gets there."""
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_CORPUS_KEY = re.compile(r"platform|t-[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?|h-[0-9a-f]{40}")
 _INCARNATION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _MAX_LABEL_CHARACTERS = 40
 
@@ -65,6 +66,15 @@ def corpus_key(tenant: str) -> CorpusKey:
             "tenant id holds a lone surrogate: expected text that UTF-8 can carry", field="tenant"
         ) from error
     return CorpusKey(f"h-{digest[:40]}")
+
+
+def parse_corpus_key(text: str) -> CorpusKey:
+    """Return `text` as a corpus key. Raises InvalidInput for anything `corpus_key` cannot make."""
+    if not _CORPUS_KEY.fullmatch(text):
+        raise InvalidInput(
+            f"corpus key {text[:64]!r}: expected platform, t-<dns label> or h-<40 hex digits>", field="corpus_key"
+        )
+    return CorpusKey(text)
 
 
 def parse_incarnation(text: str) -> Incarnation:

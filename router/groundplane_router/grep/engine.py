@@ -54,7 +54,7 @@ class GrepEngine:
         self._root = root
         self._limits = limits
         self._monotonic = monotonic
-        self._open_beneath = _try_root(root)
+        self._open_beneath = try_root(root)
         self._executor = ThreadPoolExecutor(max_workers=limits.threads, thread_name_prefix="grep")
         self._waiting = 0
 
@@ -119,8 +119,8 @@ def _answer(hits: tuple[GrepHit, ...], budget: Budget) -> GrepAnswer:
     )
 
 
-def _try_root(root: str) -> OpenBeneath:
-    """Return how files beneath `root` are opened here."""
+def try_root(root: str) -> OpenBeneath:
+    """Return how files beneath `root` are opened here. Raises InvalidInput if it cannot be read."""
     try:
         directory = os.open(root, _ROOT_FLAGS)
         try:

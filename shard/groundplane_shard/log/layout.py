@@ -15,11 +15,11 @@ from uuid import UUID
 import msgspec
 
 from groundplane.errors import InvalidInput
+from groundplane.wire.names import parse_corpus_key
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
 
-_CORPUS_KEY = re.compile(r"platform|t-[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?|h-[0-9a-f]{40}")
 _TOKEN = re.compile(r"[0-9a-f]{8,32}")
 _UPLOAD_ID = re.compile(r"([0-9]{20})-[0-9a-f]{8,32}")
 _PATH_PART = re.compile(r"[A-Za-z0-9_.=+@~-]{1,255}")
@@ -45,11 +45,7 @@ class Layout(msgspec.Struct, frozen=True):
     incarnation: str
 
     def __post_init__(self) -> None:
-        if not _CORPUS_KEY.fullmatch(self.corpus_key):
-            raise InvalidInput(
-                f"corpus key {self.corpus_key!r}: expected platform, t-<dns label> or h-<40 hex digits>",
-                field="corpus_key",
-            )
+        parse_corpus_key(self.corpus_key)
         if not _is_canonical_uuid(self.incarnation):
             raise InvalidInput(f"incarnation {self.incarnation!r}: expected a lower-case UUID", field="incarnation")
 

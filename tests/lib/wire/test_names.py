@@ -14,6 +14,7 @@ from groundplane.wire.names import (
     Incarnation,
     corpus_key,
     format_position,
+    parse_corpus_key,
     parse_incarnation,
     parse_position,
 )
@@ -102,3 +103,16 @@ def test_only_a_lowercase_uuid_is_an_incarnation(text):
     """It is part of every storage prefix."""
     with pytest.raises(InvalidInput):
         parse_incarnation(text)
+
+
+@given(tenant=st.one_of(st.just(""), tenants))
+def test_every_corpus_key_is_one(tenant):
+    """What one program writes into a setting the other takes."""
+    assert parse_corpus_key(corpus_key(tenant)) == corpus_key(tenant)
+
+
+@pytest.mark.parametrize("text", ["", "acme", "t-", "t-Acme", "t-a/..", "../x", "platform ", "h-12", "t-a\n", "t--a"])
+def test_anything_else_is_no_corpus_key(text):
+    """It becomes a path."""
+    with pytest.raises(InvalidInput):
+        parse_corpus_key(text)
