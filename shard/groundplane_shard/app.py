@@ -6,6 +6,7 @@
 | POST /write | write | WriteRequest → WriteResult |
 | GET /documents?after=&limit= | read | DocumentPage |
 | GET /document?id= | read | StoredDocument |
+| GET /pending?after=&chunker= | read | PendingPage |
 | GET /memo?name=&fingerprint= | read | StoredMemo |
 | GET /status | read or operate | ShardStatus |
 | POST /snapshot | operate | ShardStatus |
@@ -65,6 +66,7 @@ class ShardApi:
             self._route("/write", "write", self._write, "POST", "write"),
             self._route("/documents", "documents", self._documents, "GET", "read"),
             self._route("/document", "document", self._document, "GET", "read"),
+            self._route("/pending", "pending", self._pending, "GET", "read"),
             self._route("/memo", "memo", self._memo, "GET", "read"),
             self._route("/snapshot", "snapshot", self._snapshot, "POST", "operate"),
             self._route("/status", "status", self._status, "GET", "read", "operate"),
@@ -105,6 +107,9 @@ class ShardApi:
 
     async def _document(self, request: Request) -> object:
         return await self._shard.document(_required(request, "id"))
+
+    async def _pending(self, request: Request) -> object:
+        return await self._shard.pending(request.query_params.get("after", ""), _required(request, "chunker"))
 
     async def _memo(self, request: Request) -> object:
         return self._shard.memo(_required(request, "name"), _required(request, "fingerprint"))

@@ -1,7 +1,7 @@
 """The one task that writes: it takes all that waits, decides what changes, logs it as one record, applies, acknowledges.
 
 There is no artificial delay: while one record is on its way to the store, further requests gather for the next. A
-request is in one record whole. Operations are decided in queue order, so `unchanged` compares with what the requests
+request is in one record whole; documents of two embeddings are never in one, and a step of a re-embedding is one itself. Operations are decided in queue order, so `unchanged` compares with what the requests
 before it made of the document; a batch that changes nothing gets the present position and no record.
 
 What a waiting request is told (I1, I4): a result after the record is durable and applied; Unavailable if certainly
@@ -23,17 +23,24 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
-from groundplane.errors import GroundplaneError, OutcomeUnknown, Unavailable
+from groundplane.errors import GroundplaneError, InvalidInput, OutcomeUnknown, Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.wire.internal import OperationResult
 from groundplane_shard import payload
-from groundplane_shard.corpus import Corpus
-from groundplane_shard.decisions import Decisions, chunk_count, size_of
+from groundplane_shard.decisions import (
+    Decisions,
+    Proposed,
+    StepProposal,
+    check_embedding,
+    chunk_count,
+    decide_step,
+    size_of,
+)
 from groundplane_shard.failpoints import Failpoint, reach
+from groundplane_shard.generations import Generations
 from groundplane_shard.local_state import Journal
 from groundplane_shard.metrics import ShardMetrics
-from groundplane_shard.rows import StoredOperation
 
 MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
@@ -58,8 +65,10 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class _Job:
-    def __init__(self, operations: Sequence[StoredOperation]) -> None:
+    def __init__(self, operations: Sequence[Proposed], embedding_id: str | None, step: StepProposal | None) -> None:
         self.operations = operations
+        self.embedding_id = embedding_id
+        self.step = step
         self.chunks = _weight(operations)
         self.size_bytes = sum(map(size_of, operations))
         self.done: asyncio.Future[Acknowledged] = asyncio.get_running_loop().create_future()
@@ -74,10 +83,10 @@ class Committer:
     """Takes writes from requests and commits them in order. `run` is its task; `exclusive` keeps it between two batches."""
 
     def __init__(
-        self, journal: Journal, corpus: Corpus, limits: WriteLimits, metrics: ShardMetrics, clock: Clock
+        self, journal: Journal, generations: Generations, limits: WriteLimits, metrics: ShardMetrics, clock: Clock
     ) -> None:
         self._journal = journal
-        self._corpus = corpus
+        self._generations = generations
         self._limits = limits
         self._metrics = metrics
         self._clock = clock
@@ -95,10 +104,20 @@ class Committer:
         """How long ago the question was sent by whose answer the store last confirmed that nobody else has written."""
         return self._clock.monotonic() - self._confirmed_at
 
-    async def submit(self, operations: Sequence[StoredOperation]) -> Acknowledged:
-        """Return once `operations` are durable and applied. Raises Unavailable or OutcomeUnknown as the module says."""
+    async def submit(self, operations: Sequence[Proposed], embedding_id: str | None = None) -> Acknowledged:
+        """Return once `operations` are durable and applied. Raises Unavailable or OutcomeUnknown as the module says.
+
+        embedding_id: that of the documents' vectors; None: the current generation's, which tells of no change meanwhile.
+        Raises InvalidInput (`embedding_mismatch`) if no generation has it any more.
+        """
+        return await self._queue(_Job(operations, embedding_id, None))
+
+    async def submit_step(self, step: StepProposal) -> Acknowledged:
+        """Return once the step of a re-embedding is durable and applied. Raises as `submit` and `decide_step` do."""
+        return await self._queue(_Job((), None, step))
+
+    async def _queue(self, job: _Job) -> Acknowledged:
         self.check_room()
-        job = _Job(operations)
         self._waiting.append(job)
         self._pending_bytes += job.size_bytes
         job.done.add_done_callback(lambda _: self._settle(job))
@@ -117,7 +136,7 @@ class Committer:
             raise _stalled()
         if len(self._waiting) >= self._limits.max_queued:
             raise _overloaded(f"{len(self._waiting)} writes are waiting: expected fewer than {self._limits.max_queued}")
-        unflushed = self._corpus.memtable_bytes + self._pending_bytes
+        unflushed = self._generations.memtable_bytes + self._pending_bytes
         if unflushed >= self._limits.max_memtable_bytes:
             raise _overloaded(f"{unflushed} bytes of recent writes are waiting for a flush")
 
@@ -161,7 +180,7 @@ class Committer:
         while self._waiting:
             chunks += self._waiting[0].chunks
             size_bytes += self._waiting[0].size_bytes
-            if chunks > MAX_BATCH_CHUNKS or size_bytes > MAX_BATCH_BYTES:
+            if chunks > MAX_BATCH_CHUNKS or size_bytes > MAX_BATCH_BYTES or not _go_together(jobs, self._waiting[0]):
                 break
             jobs.append(self._waiting.popleft())
         if not self._waiting:
@@ -170,11 +189,11 @@ class Committer:
 
     async def _commit(self, jobs: list[_Job]) -> None:
         started = self._clock.monotonic()
-        decisions = Decisions(self._corpus)
-        results = [tuple(decisions.decide(operation) for operation in job.operations) for job in jobs]
+        decisions = Decisions(self._generations)
+        results = [self._decide(job, decisions) for job in jobs]
         stall = asyncio.get_running_loop().call_later(STALL_SECONDS, self._stall, jobs)
         try:
-            sequence = await self._log(decisions.changes)
+            sequence = await self._log(decisions)
         except OutcomeUnknown:
             raise
         except Unavailable as error:  # certainly not stored: this writer goes on
@@ -187,7 +206,7 @@ class Committer:
             self._is_stalled = False
         self._note_refusal(None)
         self._confirmed_at = started
-        if decisions.changes:
+        if not decisions.is_empty:
             self._metrics.commit_seconds.observe(self._clock.monotonic() - started)
             self._metrics.last_fsync.set(self._clock.now())
         reach(Failpoint.BEFORE_ACKNOWLEDGE)
@@ -195,14 +214,30 @@ class Committer:
             if not job.done.done():
                 job.done.set_result(Acknowledged(sequence, job_results))
 
-    async def _log(self, changes: Sequence[StoredOperation]) -> int:
+    def _decide(self, job: _Job, decisions: Decisions) -> tuple[OperationResult, ...]:
+        """Let `job` join `decisions`; one that the generations of now have no place for fails, alone."""
+        try:
+            if job.step is not None:
+                decisions.switch = decide_step(self._generations, job.step)
+                return (OperationResult(changed=decisions.switch is not None, chunks=0),)
+            check_embedding(self._generations, job.embedding_id)
+        except InvalidInput as error:
+            job.fail(error)
+            return ()
+        decisions.embedding_id = job.embedding_id or decisions.embedding_id
+        return tuple(decisions.decide(operation) for operation in job.operations)
+
+    async def _log(self, decisions: Decisions) -> int:
+        if decisions.switch is not None:
+            return await self._journal.switch(decisions.switch)
+        changes = decisions.changes
         if not changes:
             return await self._journal.confirm()
         if _weight(changes) > _INLINE_CHUNKS or sum(map(size_of, changes)) > _INLINE_BYTES:
             encoded = await asyncio.to_thread(payload.encode, changes)
         else:
             encoded = payload.encode(changes)
-        return await self._journal.append(encoded, changes)
+        return await self._journal.append(encoded, changes, decisions.embedding_id)
 
     def _note_refusal(self, error: Unavailable | None) -> None:
         """Log that the store refuses writes, and that it takes them again: once each, however many writes meet it."""
@@ -229,7 +264,13 @@ class Committer:
             self._waiting.popleft().fail(_refusal_after(self._ended))
 
 
-def _weight(operations: Sequence[StoredOperation]) -> int:
+def _go_together(jobs: Sequence[_Job], further: _Job) -> bool:
+    """Whether one record can hold `further` beside `jobs`: it has documents of one embedding, or is a step."""
+    embedding_ids = {job.embedding_id for job in (*jobs, further)} - {None}
+    return len(embedding_ids) <= 1 and further.step is None and jobs[0].step is None
+
+
+def _weight(operations: Sequence[Proposed]) -> int:
     return sum(max(1, chunk_count(operation)) for operation in operations)
 
 

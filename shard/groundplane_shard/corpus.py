@@ -22,8 +22,8 @@ from pathlib import Path
 from groundplane.errors import CorruptData, InvalidInput
 from groundplane.wire.filters import Filter
 from groundplane.wire.internal import DocumentRow, SearchRequest, Statistics
-from groundplane_shard.documents import Document, Documents
-from groundplane_shard.engines import DEFAULT_EXACT_BYTES, Base, Engines, Memos, Opened, Point
+from groundplane_shard.documents import Document, DocumentEntry, Documents
+from groundplane_shard.engines import DEFAULT_EXACT_BYTES, Base, Engines, Made, Memos, Opened, Point
 from groundplane_shard.failpoints import Failpoint, reach
 from groundplane_shard.indexed import IndexedBase
 from groundplane_shard.memtable import Memtable
@@ -49,11 +49,14 @@ _WORK_PER_TERM = 8
 
 
 class Corpus:
-    """One corpus. Built by `open`; used by one event loop."""
+    """One corpus under one embedding. Built by `open`; used by one event loop.
 
-    def __init__(self, engines: Engines, dimension: int | None, opened: Opened) -> None:
+    `made` says what makes its vectors; whoever knows its embedding id and generation before the first flush sets them.
+    """
+
+    def __init__(self, engines: Engines, made: Made, opened: Opened) -> None:
+        self.made = made
         self._engines = engines
-        self._dimension = dimension
         self._base = opened.base
         self._base_memos = opened.memos
         self._flushed = opened.point
@@ -80,12 +83,17 @@ class Corpus:
         found = engines.table_dimension
         if None not in (found, dimension) and found != dimension:
             raise CorruptData(f"table has vectors of {found} numbers: expected {dimension}; restore a snapshot")
-        return cls(engines, dimension or found, opened)
+        return cls(engines, opened.made._replace(dimension=dimension or found), opened)
 
     @property
     def dimension(self) -> int | None:
         """Numbers in a vector; None until it is fixed."""
-        return self._dimension
+        return self.made.dimension
+
+    @property
+    def directory(self) -> Path:
+        """Where its table lies, or will lie."""
+        return self._engines.directory
 
     @property
     def engine(self) -> str:
@@ -106,13 +114,25 @@ class Corpus:
         """Return the corpus as of the last batch that was applied whole."""
         return self._view
 
-    def content_hash(self, doc_id: str) -> bytes | None:
-        """Return the hash of the document as of everything applied, None if there is none."""
+    def entry(self, doc_id: str) -> DocumentEntry | None:
+        """Return what is kept of the document as of everything applied, None if there is none."""
         for layer in self._layers():
             number = layer.documents.living(doc_id)
             if number is not None:
-                return layer.documents.entries[number].content_hash
+                return layer.documents.entries[number]
         return None
+
+    def content_hash(self, doc_id: str) -> bytes | None:
+        """Return the hash of the document as of everything applied, None if there is none."""
+        entry = self.entry(doc_id)
+        return entry.content_hash if entry is not None else None
+
+    def memos(self) -> list[StoredMemo]:
+        """Return every memo as of everything applied."""
+        memos = self._base_memos
+        for memtable in reversed(self._memtables()):
+            memos = _merged_memos(memos, memtable)
+        return list(memos.values())
 
     def memo(self, name: str, fingerprint: str) -> StoredMemo | None:
         """Return the memo stored under exactly this name and fingerprint, as of everything applied."""
@@ -124,9 +144,9 @@ class Corpus:
 
     def fix_dimension(self, dimension: int) -> None:
         """Fix the size of vectors, as the corpus's embedding identity says. Raises CorruptData if it is another."""
-        if self._dimension not in (None, dimension):
-            raise CorruptData(f"record has vectors of {dimension} numbers: expected {self._dimension}, the corpus's")
-        self._dimension = dimension
+        if self.dimension not in (None, dimension):
+            raise CorruptData(f"record has vectors of {dimension} numbers: expected {self.dimension}, the corpus's")
+        self.made = self.made._replace(dimension=dimension)
 
     async def prefetch(self, operations: Sequence[StoredOperation]) -> None:
         """Look up what applying `operations` will need to read, so that it can be done while they are being logged.
@@ -156,6 +176,17 @@ class Corpus:
             self._view = self._view_at(Point(sequence, document_sequence, self._totals))
             self._applying = None
 
+    async def take_place(self, sequence: int, memos: Iterable[StoredMemo]) -> None:
+        """Apply the record by which this corpus takes another one's place: the other's `memos` are its own from now on.
+
+        Every document counts as changed by that record.
+        """
+        async with self._moving:
+            self._check_order(sequence)
+            for memo in memos:
+                self._active.put_memo((memo.name, memo.fingerprint), sequence, memo)
+            self._view = self._view_at(Point(sequence, sequence, self._totals))
+
     async def search(self, view: View, request: SearchRequest) -> Found:
         """Return statistics and candidates of `view`. Raises InvalidInput for a vector of another size, or no direction.
 
@@ -181,23 +212,34 @@ class Corpus:
         """Return the first `limit` documents whose id is above `after`, by id, and whether more follow."""
         return view.page(after, limit)
 
-    async def flush(self) -> int | None:
-        """Merge what was written so far into the table; return the last record that the table now holds.
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a part waits to be flushed, or is being flushed."""
+        return self._frozen is not None
 
-        Writes and searches go on meanwhile. None where there is no table and no dimension to make one with: the corpus
-        has no document yet. After a failure (`Unavailable`) nothing is lost, and the next call takes it up again.
+    async def freeze(self) -> None:
+        """Let writes go on in a new memtable, and keep the old one for the next `flush`; nothing where one is kept already."""
+        async with self._moving:
+            if self._frozen is None:
+                view = self._view
+                self._frozen, self._active = self._active, Memtable()
+                self._frozen_at = Point(view.sequence, view.document_sequence, view.totals)
+                self._view = self._view_at(self._frozen_at)
+
+    async def flush(self) -> int:
+        """Merge what was written so far, or what was frozen, into the table; return the last record that it now holds.
+
+        Writes and searches go on meanwhile. After a failure (`Unavailable`) nothing is lost, and the next call takes it
+        up again.
         """
         async with self._flushing:
-            if self._dimension is None:
-                return None
-            if self._frozen is None:
-                await self._freeze()
+            await self.freeze()
             if self._frozen is not None:
                 reach(Failpoint.MEMTABLE_FROZEN)
-                base = await self._engines.flush(self._base, self._frozen, self._frozen_at, self._dimension)
+                base = await self._engines.flush(self._base, self._frozen, self._frozen_at, self.made)
                 await self._take_over(base)
                 reach(Failpoint.BASE_SWAPPED)
-            indexed = await self._engines.crossed_over(self._base, self._flushed)
+            indexed = await self._engines.crossed_over(self._base, self._flushed, self.made)
             if indexed is not None:
                 await self._take_over(indexed)
             return self._flushed.sequence
@@ -251,14 +293,6 @@ class Corpus:
             totals.documents + sign, totals.chunks + sign * entry.chunks, totals.tokens + sign * entry.tokens
         )
 
-    async def _freeze(self) -> None:
-        """Let writes go on in a new memtable, and keep the old one for the flush."""
-        async with self._moving:
-            view = self._view
-            self._frozen, self._active = self._active, Memtable()
-            self._frozen_at = Point(view.sequence, view.document_sequence, view.totals)
-            self._view = self._view_at(self._frozen_at)
-
     async def _take_over(self, base: Base | None) -> None:
         """Put `base` in the place of the old base and the frozen memtable, with all deaths since that was frozen."""
         if isinstance(base, IndexedBase):
@@ -291,9 +325,9 @@ class Corpus:
     def _query(self, request: SearchRequest) -> Query:
         vector = None
         if request.vector is not None:
-            if self._dimension is None:
+            if self.dimension is None:
                 raise InvalidInput("corpus has no vectors yet: expected a search without one", field="vector")
-            vector = unit_vectors([request.vector], self._dimension, field="vector")[0]
+            vector = unit_vectors([request.vector], self.dimension, field="vector")[0]
         return Query(request.terms, vector, request.window, request.filter)
 
 

@@ -53,19 +53,28 @@ class Point(NamedTuple):
     totals: Totals = Totals()
 
 
+class Made(NamedTuple):
+    """What made the vectors of a table: their size, their embedding's id, how many re-embeddings came before."""
+
+    dimension: int | None = None
+    embedding_id: str | None = None
+    generation: int = 0
+
+
 class Opened(NamedTuple):
     """What a directory held."""
 
     base: Base | None
     point: Point
     memos: Memos
+    made: Made
 
 
 class Engines:
     """The table in `directory`, made by the first flush, and the rule which engine serves it."""
 
     def __init__(self, directory: Path, exact_bytes: int) -> None:
-        self._directory = directory
+        self.directory = directory
         self._exact_bytes = exact_bytes
         self._table: Table | None = None
         self._has_search_indexes = False
@@ -77,12 +86,12 @@ class Engines:
 
     async def open(self) -> Opened:
         """Return the state that the last flush left in the directory, the empty one if there never was a flush."""
-        if await asyncio.to_thread(is_unused, self._directory):
-            return Opened(None, Point(), {})
-        statistics = await asyncio.to_thread(read_statistics, self._directory)
-        self._table = await Table.open(self._directory)
+        if await asyncio.to_thread(is_unused, self.directory):
+            return Opened(None, Point(), {}, Made())
+        statistics = await asyncio.to_thread(read_statistics, self.directory)
+        self._table = await Table.open(self.directory)
         self._has_search_indexes = statistics.has_search_indexes
-        _check_equal("vector dimension", self._table.dimension, statistics.dimension)
+        _check_equal("vector dimension", self._table.dimension or 0, statistics.dimension)
         is_exact = self._fits(statistics.totals.chunks)
         if not is_exact and not self._has_search_indexes:
             await self._table.build_search_indexes()
@@ -90,15 +99,19 @@ class Engines:
         pin = await self._table.pin()
         memos = await _read_memos(pin)
         base = await _read_segment(pin, statistics) if is_exact else await _read_indexed(pin, statistics)
-        return Opened(base, Point(statistics.sequence, statistics.document_sequence, statistics.totals), memos)
+        point = Point(statistics.sequence, statistics.document_sequence, statistics.totals)
+        made = Made(self._table.dimension, statistics.embedding_id, statistics.generation)
+        return Opened(base, point, memos, made)
 
-    async def flush(self, old: Base | None, frozen: Memtable, point: Point, dimension: int) -> Base | None:
+    async def flush(self, old: Base | None, frozen: Memtable, point: Point, made: Made) -> Base | None:
         """Merge `frozen` into the table and return the base that replaces `old` and `frozen`.
 
         point: the last record that `frozen` holds. May be repeated after any failure.
         """
         if self._table is None:
-            self._table = await Table.create(self._directory, dimension)
+            self._table = await Table.create(self.directory, made.dimension)
+        if made.dimension is not None:
+            await self._table.add_chunks(made.dimension)
         if not frozen.is_empty:
             chunks, memos = await asyncio.to_thread(_table_rows, frozen, point.sequence)
             await self._table.merge(list(frozen.superseded), chunks, memos, list(frozen.memos))
@@ -109,10 +122,10 @@ class Engines:
             base = await self._renewed(old, frozen, point.sequence)
         elif not isinstance(old, IndexedBase) and frozen.superseded:
             base = await asyncio.to_thread(merge_segment, old, frozen, point.sequence)
-        await self._write_statistics(base, point)
+        await self._write_statistics(base, point, made)
         return base
 
-    async def crossed_over(self, base: Base | None, point: Point) -> IndexedBase | None:
+    async def crossed_over(self, base: Base | None, point: Point, made: Made) -> IndexedBase | None:
         """Return the indexed base that should replace `base`, all of it alive at `point`; None if it may stay."""
         if not isinstance(base, Segment) or self._fits(len(base.columns.lengths)) or self._table is None:
             return None
@@ -122,7 +135,7 @@ class Engines:
         documents = await asyncio.to_thread(_lean_documents, [base.documents], point.sequence)
         frequencies = await asyncio.to_thread(base.document_frequencies)
         indexed = IndexedBase(pin, documents, frequencies)
-        await self._write_statistics(indexed, point)
+        await self._write_statistics(indexed, point, made)
         return indexed
 
     async def copy_to(self, directory: Path) -> None:
@@ -144,7 +157,7 @@ class Engines:
         documents = await asyncio.to_thread(_lean_documents, [old.documents, frozen.documents], sequence)
         return IndexedBase(pin, documents, frequencies)
 
-    async def _write_statistics(self, base: Base | None, point: Point) -> None:
+    async def _write_statistics(self, base: Base | None, point: Point, made: Made) -> None:
         frequencies: dict[str, int] = {}
         if isinstance(base, Segment):
             frequencies = await asyncio.to_thread(base.document_frequencies)
@@ -158,8 +171,10 @@ class Engines:
             has_search_indexes=self._has_search_indexes,
             totals=point.totals,
             frequencies=frequencies,
+            embedding_id=made.embedding_id,
+            generation=made.generation,
         )
-        await asyncio.to_thread(write_statistics, self._directory, statistics)
+        await asyncio.to_thread(write_statistics, self.directory, statistics)
         reach(Failpoint.STATISTICS_WRITTEN)
 
 

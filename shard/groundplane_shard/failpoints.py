@@ -24,7 +24,7 @@ import msgspec
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import read_settings, setting
 from groundplane_shard.log.operations import Create, Delete, Operation, Replace, Upload, Verify
-from groundplane_shard.log.record import Kind, decode_unchained
+from groundplane_shard.log.record import decode_unchained
 
 
 class Failpoint(enum.StrEnum):
@@ -126,7 +126,7 @@ def _reach_operation(operation: Operation, when: str) -> None:
 def _name(operation: Operation) -> str:
     match operation:
         case Create(key, data) if "/log/" in key:
-            return "log_put" if decode_unchained(data, key=key).record.kind is Kind.BATCH else "barrier"
+            return "barrier" if decode_unchained(data, key=key).record.kind.is_barrier else "log_put"
         case Create():
             return "manifest_create"
         case Replace():

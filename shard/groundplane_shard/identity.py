@@ -1,4 +1,4 @@
-"""What MANIFEST fixes about a corpus for good: its analyser and its embedding identity.
+"""What MANIFEST says about a corpus: its analyser, fixed for good, and the embedding identities that its log may name.
 
 Checked before this process takes over, so that one with wrong settings leaves the corpus to the writer that serves it
 and raises no epoch, and once more by what MANIFEST says afterwards.
@@ -8,6 +8,7 @@ import msgspec
 
 from groundplane.errors import CorruptData, Unavailable
 from groundplane.wire.internal import EmbeddingIdentity
+from groundplane_shard.generations import Generations
 from groundplane_shard.log import Manifest
 
 
@@ -22,25 +23,24 @@ def check_analyser(manifest: Manifest, analyser_id: str) -> None:
         )
 
 
-def stored_embedding(manifest: Manifest) -> EmbeddingIdentity | None:
-    """Return the identity that the first write fixed, None before it. Raises CorruptData for one of another format."""
-    if not manifest.embeddings:
-        return None
+def stored_embeddings(manifest: Manifest) -> dict[str, EmbeddingIdentity]:
+    """Return the identities by id, oldest first. Raises CorruptData for one of another format."""
     try:
-        return msgspec.convert(manifest.embeddings[-1], EmbeddingIdentity)
+        found = [msgspec.convert(embedding, EmbeddingIdentity) for embedding in manifest.embeddings]
     except msgspec.ValidationError as error:
         raise CorruptData(
             f"embedding identity in MANIFEST cannot be read: {str(error)[:256]}; use the software that wrote it",
             code="unsupported_format",
         ) from error
+    return {embedding.id: embedding for embedding in found}
 
 
-def check_log(embedding_ids: set[bytes], embedding: EmbeddingIdentity | None) -> None:
-    """Raise CorruptData if log records name an embedding that MANIFEST does not: vectors of two models never mix (I19)."""
-    known = set() if embedding is None else {bytes.fromhex(embedding.id)}
-    foreign = embedding_ids - known
-    if foreign:
-        expected = "none" if embedding is None else embedding.id
-        raise CorruptData(
-            f"log names embedding {min(foreign).hex()}: expected {expected}, as MANIFEST says; restore a snapshot"
-        )
+def check_embeddings(generations: Generations, manifest: Manifest) -> None:
+    """Raise CorruptData if log or snapshot name an embedding that MANIFEST does not: vectors of two models never mix (I19)."""
+    known = stored_embeddings(manifest)
+    for corpus in (generations.current, generations.target):
+        if corpus is not None and corpus.made.embedding_id not in (None, *known):
+            raise CorruptData(
+                f"log names embedding {corpus.made.embedding_id}: expected one of {', '.join(known) or 'none'}, as "
+                "MANIFEST says; restore a snapshot"
+            )

@@ -16,11 +16,12 @@ from typing import NamedTuple
 from groundplane.errors import CorruptData, OutcomeUnknown, Unavailable
 from groundplane.process.clock import Clock, SystemClock
 from groundplane.process.logs import Log
-from groundplane_shard import payload
+from groundplane_shard import payload, switches
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.disk import local_disk
 from groundplane_shard.failpoints import Failpoint, reach
+from groundplane_shard.generations import TARGET_DIRECTORY, Generations
 from groundplane_shard.log import (
     NO_EMBEDDING,
     Kind,
@@ -37,6 +38,7 @@ from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
 from groundplane_shard.rows import StoredOperation
 from groundplane_shard.stores import ObjectStore, Progress, download_snapshot, run
+from groundplane_shard.switches import Switch
 
 
 class Lag(NamedTuple):
@@ -76,21 +78,25 @@ class LocalState:
         self._log = Log("shard")
         self._download: Progress | None = None  # while a snapshot is being fetched
         self._numbers = count(1)
-        self._corpus: Corpus | None = None
+        self._generations: Generations | None = None
         self._expected: tuple[bytes, Sequence[StoredOperation]] | None = None
         self._places: dict[int, Place] = {}
         self._applied = Lag()
         self._published = Lag()
         self.arrivals = Arrivals()
         self.accepted_loss: Override | None = None  # what the last applied record says, if it is an override
-        self.embedding_ids: set[bytes] = set()  # that the log records applied since the restore name
+
+    @property
+    def generations(self) -> Generations:
+        """The corpus as last restored, and the one it is re-embedded into. Raises Unavailable before that and after `forget`."""
+        if self._generations is None:
+            raise Unavailable("this shard has no state yet: repeat later", code="not_ready", retry_after_seconds=1)
+        return self._generations
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus as last restored. Raises Unavailable before that and after `forget`."""
-        if self._corpus is None:
-            raise Unavailable("this shard has no state yet: repeat later", code="not_ready", retry_after_seconds=1)
-        return self._corpus
+        """The generation that is searched. Raises as `generations`."""
+        return self.generations.current
 
     @property
     def download(self) -> str | None:
@@ -100,7 +106,7 @@ class LocalState:
     @property
     def is_empty(self) -> bool:
         """Whether there is no corpus: nothing was restored yet, or it was let go of."""
-        return self._corpus is None
+        return self._generations is None
 
     @property
     def lag(self) -> Lag:
@@ -124,25 +130,24 @@ class LocalState:
         if isinstance(answer, Damaged):
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
             return answer
-        self._corpus = answer
+        self._generations = answer
         await asyncio.to_thread(release_unused)
         self._applied = self._published = Lag()
         self._places = {snapshot.sequence: Place(snapshot.position, Lag())} if snapshot is not None else {}
-        self.embedding_ids = set()
         reach(Failpoint.SNAPSHOT_RESTORED)
         return Restored()
 
     async def apply(self, record: Record, position: Position) -> None:
         """Apply one committed record, whole. Raises CorruptData if that cannot be done: the state must be rebuilt."""
-        operations = await self._operations(record)
-        await self.corpus.apply(record.sequence, operations)
+        if record.kind is Kind.SWITCH:
+            switch = switches.decode(record.payload, key=self._layout.record(record.sequence))
+            await self.generations.take_step(record.sequence, switch)
+        else:
+            operations = await self._operations(record)
+            await self.generations.apply(record.sequence, _embedding_id(record), operations)
         if not record.kind.is_barrier:
             self._applied = Lag(self._applied.records + 1, self._applied.log_bytes + len(record.payload))
-        if self.corpus.dimension is None:
-            self._places.clear()  # nothing can be flushed before the first document, and then only from there on
         self._places[record.sequence] = Place(position, self._applied)
-        if record.embedding_id != NO_EMBEDDING:
-            self.embedding_ids.add(record.embedding_id)
         reach(Failpoint.APPLIED)
         self.accepted_loss = self._override(record)
         self.arrivals.moved(record.sequence)
@@ -158,7 +163,7 @@ class LocalState:
 
     def forget(self) -> None:
         """Let go of the corpus: its memory, and the table's version once no search uses it."""
-        self._corpus = None
+        self._generations = None
         self._expected = None
         self.arrivals.abandon()
 
@@ -166,15 +171,30 @@ class LocalState:
         """Announce the batch about to be committed, so that its own payload is not decoded again."""
         self._expected = (encoded, operations)
 
-    async def _open(self, snapshot: Snapshot | None, directory: Path) -> Corpus | Damaged:
+    async def _open(self, snapshot: Snapshot | None, directory: Path) -> Generations | Damaged:
         if snapshot is not None:
             answer = await self._fetch(snapshot, directory)
             if isinstance(answer, Damaged):
                 return answer
         try:
-            return await Corpus.open(directory, exact_bytes=self._exact_bytes)
+            return await self._open_generations(directory)
         except CorruptData as error:
             return Damaged(error.message)
+
+    async def _open_generations(self, directory: Path) -> Generations:
+        beneath, target = directory / TARGET_DIRECTORY, None
+        if await asyncio.to_thread(beneath.is_dir):
+            own = self.fresh_directory("table")
+            await asyncio.to_thread(beneath.rename, own)  # a directory each, as they do not end together
+            target = await Corpus.open(own, exact_bytes=self._exact_bytes)
+        current = await Corpus.open(directory, exact_bytes=self._exact_bytes)
+        return Generations(current, target, self._new_corpus)
+
+    async def _new_corpus(self) -> Corpus:
+        directory = self.fresh_directory("table")
+        with local_disk():
+            directory.mkdir(parents=True, mode=0o700)
+        return await Corpus.open(directory, exact_bytes=self._exact_bytes)
 
     async def _fetch(self, snapshot: Snapshot, directory: Path) -> Restored | Damaged:
         progress = self._download = Progress((file.size for file in snapshot.files), self._clock, self._tell)
@@ -195,12 +215,17 @@ class LocalState:
             return ()
         if expected is not None and expected[0] is record.payload:
             return expected[1]
-        return await asyncio.to_thread(payload.decode, record.payload, self.corpus.dimension)
+        dimension = self.generations.of_embedding(_embedding_id(record)).dimension
+        return await asyncio.to_thread(payload.decode, record.payload, dimension)
 
     def _override(self, record: Record) -> Override | None:
         if record.kind is not Kind.OVERRIDE:
             return None
         return override_codec.decode(record.payload, key=self._layout.record(record.sequence))
+
+
+def _embedding_id(record: Record) -> str | None:
+    return None if record.embedding_id == NO_EMBEDDING else record.embedding_id.hex()
 
 
 class Journal:
@@ -210,7 +235,6 @@ class Journal:
         self.writer = writer
         self._store = store
         self._state = state
-        self.embedding_id = NO_EMBEDDING
 
     @property
     def sequence(self) -> int:
@@ -222,25 +246,37 @@ class Journal:
         """Sequence of the newest published snapshot, 0 before the first."""
         return self.writer.manifest.newest_sequence
 
-    async def append(self, encoded: bytes, operations: Sequence[StoredOperation]) -> int:
+    async def append(
+        self, encoded: bytes, operations: Sequence[StoredOperation], embedding_id: str | None = None
+    ) -> int:
         """Return the sequence under which the batch is durable and applied.
 
-        Raises Unavailable only if certainly nothing was stored and this writer goes on; any other failure ends it:
-        OutcomeUnknown, Superseded, CorruptData.
+        embedding_id: that of the documents' vectors; None: the current generation's. Raises Unavailable only if certainly
+        nothing was stored and this writer goes on; any other failure ends it: OutcomeUnknown, Superseded, CorruptData.
         """
+        embedding_id = embedding_id or self._state.corpus.made.embedding_id
         self._state.expect(encoded, operations)
-        prefetch = asyncio.ensure_future(self._prefetch(operations))
+        prefetch = asyncio.ensure_future(self._prefetch(embedding_id, operations))
         try:
-            committed = await run(self.writer.append(encoded, embedding_id=self.embedding_id), self._store, self._state)
+            return await self._append(encoded, embedding_id, Kind.BATCH)
+        finally:
+            await prefetch
+
+    async def switch(self, switch: Switch) -> int:
+        """Return the sequence under which the step is durable and applied. Raises as `append` does."""
+        return await self._append(switches.encode(switch), switch.target, Kind.SWITCH)
+
+    async def _append(self, encoded: bytes, embedding_id: str | None, kind: Kind) -> int:
+        header_id = NO_EMBEDDING if embedding_id is None else bytes.fromhex(embedding_id)
+        steps = self.writer.append(encoded, embedding_id=header_id, kind=kind)
+        try:
+            return (await run(steps, self._store, self._state)).sequence
         except OutcomeUnknown:
             raise
         except Unavailable as error:
             if self.writer.stopped is not None:  # it is in the log, and applying it failed
                 raise OutcomeUnknown(f"the record was not applied: {error.message}; repeat the write") from error
             raise
-        finally:
-            await prefetch
-        return committed.sequence
 
     async def confirm(self) -> int:
         """Return the last committed sequence, having made sure that it is the log's. Raises Superseded, Unavailable."""
@@ -256,7 +292,7 @@ class Journal:
         """Delete what no kept snapshot needs; return how many objects. Raises Unavailable; may be repeated."""
         return await run(self.writer.collect(), self._store, self._state)
 
-    async def _prefetch(self, operations: Sequence[StoredOperation]) -> None:
+    async def _prefetch(self, embedding_id: str | None, operations: Sequence[StoredOperation]) -> None:
         """Look up early what applying will read; if that fails, applying tries it again and its failure is the one that counts."""
         with suppress(Unavailable, CorruptData):
-            await self._state.corpus.prefetch(operations)
+            await self._state.generations.prefetch(embedding_id, operations)

@@ -8,7 +8,7 @@ from groundplane.process.metrics import LATENCY_BUCKETS_SECONDS, present_from_st
 
 Outcome = Literal["ok", "refused", "unavailable"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "refused", "unavailable")
-ROUTES = ("search", "write", "documents", "document", "memo", "snapshot", "status")
+ROUTES = ("search", "write", "documents", "document", "pending", "memo", "snapshot", "status")
 
 
 class ShardMetrics:
@@ -44,6 +44,12 @@ class ShardMetrics:
         )
         self.memtable_bytes = Gauge(
             "corpus_memtable_bytes", "Bytes of writes that no flush has moved to the table.", registry=registry
+        )
+        self.generation = Gauge("corpus_generation", "Re-embeddings that this corpus has behind it.", registry=registry)
+        self.reindexed_documents = Gauge(
+            "corpus_reindexed_documents",
+            "Documents that the re-embedding under way has made; 0 without one.",
+            registry=registry,
         )
         self.log_lag_bytes = Gauge("corpus_wal_lag_bytes", "Bytes of log since the newest snapshot.", registry=registry)
         self.log_lag_records = Gauge(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from groundplane.analysis import Analyser
 from groundplane.process.clock import Clock
 from groundplane.wire.internal import EmbeddingIdentity, Operation, ReplaceDocument
+from groundplane_shard.decisions import Proposed, Reembedded
 from groundplane_shard.pacing import let_others_run
-from groundplane_shard.rows import StoredOperation, prepare_operation
+from groundplane_shard.rows import StoredDocument, StoredOperation, prepare_operation
 
 _INLINE_CHUNKS = 64
 _INLINE_CHARACTERS = 16 * 1024  # 50 ns a character to analyse: about 1 ms
@@ -17,25 +18,31 @@ _HELD_SECONDS = 0.0002
 
 async def prepare_all(
     operations: Sequence[Operation], analyser: Analyser, embedding: EmbeddingIdentity | None, clock: Clock
-) -> list[StoredOperation]:
-    """Return `operations` as they are logged. Raises InvalidInput naming the field for what could not be applied later.
+) -> list[Proposed]:
+    """Return `operations` as they would be logged. Raises InvalidInput naming the field for what could not be applied later.
 
     A large document is prepared in a thread, which leaves the loop every millisecond (see `main`); after small ones
     others get a turn.
     """
     dimension, embedding_id = (embedding.dimension, embedding.id) if embedding is not None else (0, "")
-    prepared: list[StoredOperation] = []
+    prepared: list[Proposed] = []
     started = clock.monotonic()
     for operation in operations:
         arguments = (operation, analyser, dimension, embedding_id)
         if _is_large(operation):
-            prepared.append(await asyncio.to_thread(prepare_operation, *arguments))
+            stored = await asyncio.to_thread(prepare_operation, *arguments)
         else:
-            prepared.append(prepare_operation(*arguments))
+            stored = prepare_operation(*arguments)
+        prepared.append(_proposed(operation, stored))
         if clock.monotonic() - started > _HELD_SECONDS:
             await let_others_run()
             started = clock.monotonic()
     return prepared
+
+
+def _proposed(asked: Operation, stored: StoredOperation) -> Proposed:
+    made_from = asked.made_from if isinstance(asked, ReplaceDocument) else None
+    return stored if made_from is None or not isinstance(stored, StoredDocument) else Reembedded(stored, made_from)
 
 
 def _is_large(operation: Operation) -> bool:

@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput
-from groundplane.wire.internal import ChunkInput, DeleteDocument, DeleteMemo, Operation, PutMemo, ReplaceDocument
+from groundplane.wire.internal import (
+    ChunkInput,
+    DeleteDocument,
+    DeleteMemo,
+    Operation,
+    PutMemo,
+    ReplaceDocument,
+    TakeReindexStep,
+)
 from groundplane.wire.public import (
     MAX_MEMO_BYTES,
     MAX_METADATA_BYTES,
@@ -97,6 +105,8 @@ def prepare_operation(operation: Operation, analyser: Analyser, dimension: int, 
             return _prepare_memo(operation)
         case DeleteMemo():
             return StoredMemoDelete(*_memo_key(operation))
+        case TakeReindexStep():
+            raise InvalidInput("a step of a re-embedding goes alone: expected no other operation", field="operations")
 
 
 def prepare(document: ReplaceDocument, analyser: Analyser, dimension: int, embedding_id: str) -> StoredDocument:

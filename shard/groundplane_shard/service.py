@@ -26,6 +26,7 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.wire.internal import (
     DocumentPage,
+    PendingPage,
     SearchAnswer,
     SearchRequest,
     ShardStatus,
@@ -36,7 +37,7 @@ from groundplane.wire.internal import (
 )
 from groundplane_shard.disk import empty
 from groundplane_shard.failpoints import Failpoint, reach
-from groundplane_shard.identity import check_analyser, check_log, stored_embedding
+from groundplane_shard.identity import check_analyser, check_embeddings
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Override, Replica, Witness
 from groundplane_shard.memory import forget_loaded_modules
@@ -123,6 +124,10 @@ class Shard:
         """Return one document, put together again from its chunks."""
         return await self._ready().document(doc_id)
 
+    async def pending(self, after: str, chunker: str) -> PendingPage:
+        """Return documents that are still to be re-embedded, by id."""
+        return await self._ready().pending(after, chunker)
+
     def memo(self, name: str, fingerprint: str) -> StoredMemo:
         """Return one memo."""
         return self._ready().memo(name, fingerprint)
@@ -195,7 +200,7 @@ class Shard:
         witness = await self._parts.witness.read()  # before the store is, which only grows beyond it
         await run(self._replica.open(), self._store, self._state)
         check_analyser(self._replica.manifest, analyser_id)
-        check_log(self._state.embedding_ids, stored_embedding(self._replica.manifest))
+        check_embeddings(self._state.generations, self._replica.manifest)
         reach(Failpoint.LOG_READ)
         self._enter("taking_over")
         return await self._take_over(witness, started)
@@ -233,7 +238,7 @@ class Shard:
                 await serving.run()
         except GroundplaneError as error:
             self._unready = Unready(error.code, error.message)
-            is_suspended = isinstance(error, OutcomeUnknown) and not serving.corpus.is_half_applied
+            is_suspended = isinstance(error, OutcomeUnknown) and not serving.is_half_applied
             if not is_suspended:
                 raise
             serving.suspend(error)

@@ -5,36 +5,42 @@ sees one corpus from its start to its end: a request that outlives this writer n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import msgspec
 
 from groundplane.analysis import Analyser
 from groundplane.errors import GroundplaneError, InvalidInput, Superseded, Unavailable
 from groundplane.process.clock import Clock
+from groundplane.process.logs import Log
 from groundplane.wire.internal import (
     DocumentPage,
-    EmbeddingIdentity,
+    PendingPage,
     ReplaceDocument,
     SearchAnswer,
     SearchRequest,
     ShardStatus,
     StoredDocument,
     StoredMemo,
+    TakeReindexStep,
     WriteRequest,
     WriteResult,
 )
 from groundplane_shard.committer import STALL_SECONDS, Acknowledged, Committer, WriteLimits
 from groundplane_shard.corpus import Corpus
-from groundplane_shard.identity import check_analyser, check_log, stored_embedding
+from groundplane_shard.decisions import StepProposal
+from groundplane_shard.embeddings import Embeddings
+from groundplane_shard.identity import check_analyser
 from groundplane_shard.local_state import Journal, LocalState
 from groundplane_shard.log import Layout, Seq, Witness, Writer
 from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.pending import pending_documents
 from groundplane_shard.preparing import prepare_all
 from groundplane_shard.search import Found
 from groundplane_shard.snapshots import SnapshotPolicy, Snapshots
-from groundplane_shard.stores import ObjectStore, run
+from groundplane_shard.stores import ObjectStore
 from groundplane_shard.view import View
 from groundplane_shard.witness import WitnessFile
 
@@ -70,20 +76,28 @@ class Serving:
         self._store = store
         self._state = state
         self._writer = writer
-        self.corpus: Corpus = state.corpus
+        self._generations = state.generations
         self._journal = Journal(writer, store, state)
-        self._committer = Committer(self._journal, self.corpus, parts.write_limits, parts.metrics, parts.clock)
+        self._committer = Committer(self._journal, self._generations, parts.write_limits, parts.metrics, parts.clock)
         self.snapshots = Snapshots(self._journal, state, parts.snapshot_policy, parts.clock, parts.metrics)
         self.position = writer.position  # where the state stands after the writer's end; moved on by whoever resumes
         self._suspended: str | None = None
+        self._log = Log("shard")
         self._searches = 0
-        self._embedding: EmbeddingIdentity | None = None
-        self._identity_change = asyncio.Lock()
         self._superseded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: tuple[asyncio.Task[None], ...] = ()
         check_analyser(writer.manifest, parts.analyser.id)
-        self._take_on_embedding()
-        check_log(state.embedding_ids, self._embedding)
+        self._embeddings = Embeddings(writer, store, state, parts.analyser.id)
+
+    @property
+    def corpus(self) -> Corpus:
+        """The generation that is searched: another one after a re-embedding."""
+        return self._generations.current
+
+    @property
+    def is_half_applied(self) -> bool:
+        """Whether applying a record failed on the way: the state must be built again."""
+        return self._generations.is_half_applied
 
     async def run(self) -> None:
         """Commit and snapshot until an error ends this writer, and raise it. `close` follows, whatever ended it."""
@@ -112,8 +126,7 @@ class Serving:
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """Return candidates and statistics as of the newest applied record, or of `min_sequence` at least."""
         self._check_analyser(request.analyser)
-        if request.vector is not None:
-            self._check_embedding(request.embedding_id)
+        self._check_vector(request)
         async with self._admitted():
             view, found = await self._search_in_time(request)
         return SearchAnswer(
@@ -131,6 +144,7 @@ class Serving:
         try:
             async with asyncio.timeout(seconds):
                 await self._state.arrivals.reach(request.min_sequence, self.corpus)
+                self._check_vector(request)  # again: the embedding may have changed while it waited
                 view = self.corpus.view()
                 return view, await self.corpus.search(view, request)
         except TimeoutError as error:
@@ -148,10 +162,28 @@ class Serving:
         """Return once all of `request` is durable, applied and visible."""
         self._check_analyser(request.analyser)
         self._committer.check_room()
+        if isinstance(request.operations[0], TakeReindexStep) and len(request.operations) == 1:
+            return self._write_result(await self._take_step(request.operations[0], request))
+        embedding = None
         if any(isinstance(operation, ReplaceDocument) for operation in request.operations):
-            await self._fix_identity_in_time(request)
-        operations = await prepare_all(request.operations, self._parts.analyser, self._embedding, self._parts.clock)
-        return self._write_result(await self._committer.submit(operations))
+            await self._in_time(self._embeddings.fix(request))
+            embedding = self._embeddings.for_documents(request)
+        proposed = await prepare_all(request.operations, self._parts.analyser, embedding, self._parts.clock)
+        return self._write_result(await self._committer.submit(proposed, embedding.id if embedding else None))
+
+    async def _take_step(self, asked: TakeReindexStep, request: WriteRequest) -> Acknowledged:
+        """Begin, finish or abandon a re-embedding. Raises as `decide_step` does."""
+        if request.embedding_id is None:
+            raise InvalidInput("embedding_id is missing: expected that of the re-embedding", field="embedding_id")
+        if asked.step == "begin":
+            await self._in_time(self._embeddings.introduce(request))
+        done = await self._committer.submit_step(StepProposal(asked.step, request.embedding_id))
+        if done.results[0].changed:
+            self._log.info(
+                "reindex_step", step=asked.step, embedding_id=request.embedding_id, sequence=done.sequence,
+                generation=self.corpus.made.generation, documents=self.corpus.view().totals.documents,
+            )  # fmt: skip
+        return done
 
     async def snapshot(self) -> ShardStatus:
         """Publish what no snapshot holds yet and return the status after it. Raises as `Snapshots.publish` does."""
@@ -191,6 +223,17 @@ class Serving:
             metadata=found.metadata,
         )
 
+    async def pending(self, after: str, chunker: str) -> PendingPage:
+        """Return documents that the re-embedding under way has still to make, or to make again with `chunker`."""
+        documents, last = await pending_documents(self._generations, after, chunker)
+        return PendingPage(
+            incarnation=self._incarnation,
+            epoch=self._writer.epoch,
+            sequence=self.corpus.view().sequence,
+            documents=documents,
+            after=last,
+        )
+
     def memo(self, name: str, fingerprint: str) -> StoredMemo:
         """Return one memo; `response` is null where there is none."""
         memo = self.corpus.memo(name, fingerprint)
@@ -218,11 +261,13 @@ class Serving:
             chunks=corpus.view().totals.chunks,
             document_sequence=corpus.view().document_sequence,
             analyser=self._parts.analyser.id,
-            embedding=self._embedding,
+            embedding=self._embeddings.current,
             engine=corpus.engine,
             snapshot_sequence=self._journal.snapshot_sequence or None,
             snapshot_time=self.snapshots.last_success,
             key_ids=self._parts.key_ids,
+            generation=corpus.made.generation,
+            reindex=self._embeddings.reindex,
         )
 
     def observe(self) -> None:
@@ -232,7 +277,10 @@ class Serving:
         metrics.chunks.set(view.totals.chunks)
         metrics.sequence.set(view.sequence)
         metrics.age_seconds.set(self._committer.age_seconds)
-        metrics.memtable_bytes.set(self.corpus.memtable_bytes)
+        metrics.memtable_bytes.set(self._generations.memtable_bytes)
+        reindex = self._embeddings.reindex
+        metrics.generation.set(self.corpus.made.generation)
+        metrics.reindexed_documents.set(reindex.documents if reindex is not None else 0)
         metrics.log_lag_bytes.set(lag.log_bytes)
         metrics.log_lag_records.set(lag.records)
 
@@ -244,53 +292,24 @@ class Serving:
             results=done.results,
         )
 
+    def _check_vector(self, request: SearchRequest) -> None:
+        if request.vector is not None:
+            self._embeddings.check_current(request.embedding_id)
+
     def _check_analyser(self, analyser_id: str) -> None:
         if analyser_id != self._parts.analyser.id:
             message = f"request was analysed by {analyser_id[:64]}: expected {self._parts.analyser.id}"
             raise InvalidInput(message, code="analyser_mismatch", field="analyser", status=409)
 
-    def _check_embedding(self, embedding_id: str | None) -> None:
-        known = self._embedding
-        if known is not None and embedding_id != known.id:
-            message = f"vectors of embedding {embedding_id}: expected {known.id}, with which this corpus was written"
-            raise InvalidInput(message, code="embedding_mismatch", field="embedding_id", status=409)
-
-    def _take_on_embedding(self) -> None:
-        """Take on the identity that MANIFEST has by now, if it has one."""
-        embedding = stored_embedding(self._writer.manifest)
-        if embedding is None or embedding == self._embedding:
-            return
-        self.corpus.fix_dimension(embedding.dimension)
-        self._journal.embedding_id = bytes.fromhex(embedding.id)
-        self._embedding = embedding
-
-    async def _fix_identity_in_time(self, request: WriteRequest) -> None:
+    async def _in_time(self, change: Coroutine[Any, Any, None]) -> None:
+        """Let a change of MANIFEST that a write needs take as long as a write may."""
         try:
             async with asyncio.timeout(STALL_SECONDS):
-                await self._fix_identity(request)
+                with self._noticing_the_end():
+                    await change
         except TimeoutError as error:
             message = f"the store has not answered for {STALL_SECONDS} s: nothing of the write was stored, repeat later"
             raise Unavailable(message, code="store_unavailable", retry_after_seconds=1) from error
-
-    async def _fix_identity(self, request: WriteRequest) -> None:
-        """Let the first write fix the analyser and the embedding identity in MANIFEST; what stands there already wins."""
-        if self._embedding is None:
-            async with self._identity_change:
-                if self._embedding is None:
-                    await self._register(request)
-        self._check_embedding(request.embedding_id)
-
-    async def _register(self, request: WriteRequest) -> None:
-        embedding = request.embedding
-        if embedding is None or embedding.id != request.embedding_id:
-            message = "this corpus has no embedding identity yet: repeat the write with `embedding` filled in"
-            raise InvalidInput(message, code="embedding_unknown", field="embedding", status=409)
-        try:
-            with self._noticing_the_end():
-                await run(self._writer.register_analyser(self._parts.analyser.id), self._store, self._state)
-                await run(self._writer.register_embedding(msgspec.to_builtins(embedding)), self._store, self._state)
-        finally:
-            self._take_on_embedding()  # an earlier try may have been stored although its answer was lost
 
     @contextmanager
     def _noticing_the_end(self) -> Iterator[None]:

@@ -1,10 +1,10 @@
 """Flushes and snapshots, one at a time, beside the writes.
 
 A flush moves the memtable into the table: due at its size, or when a snapshot is. A snapshot is a flush, a hard-link
-copy of the table as flushed, its publication in the store, and the collection of what no kept snapshot needs. Its
+copy of the tables as flushed, its publication in the store, and the collection of what no kept snapshot needs. Its
 sequence is that of the last record frozen, never the log's head (I8). It is due after so many records or bytes of log
 since the last one, those read at start included, or so long after the first of them; a corpus that did not change gets
-none. Before the first document there is no table, so a corpus of memos alone has its log and nothing else.
+none.
 
 A flush or snapshot that fails is tried again half a minute later: nothing depends on it but the length of the log and
 the size of the memtable. Errors that end the writer: `Superseded`, and `CorruptData` of the table or of MANIFEST.
@@ -24,6 +24,7 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane_shard.disk import local_disk
 from groundplane_shard.failpoints import Failpoint, reach
+from groundplane_shard.generations import Flushed
 from groundplane_shard.local_state import Journal, LocalState, Place
 from groundplane_shard.log import LocalFile
 from groundplane_shard.memory import release_unused
@@ -91,8 +92,8 @@ class Snapshots:
             if not self._has_news():
                 return
             try:
-                place = await self._flush()
-                await self._publish(place)
+                flushed, place = await self._flush()
+                await self._publish(flushed, place)
             except GroundplaneError:
                 self._metrics.snapshot_failures.inc()
                 raise
@@ -111,7 +112,7 @@ class Snapshots:
         return True
 
     def _has_news(self) -> bool:
-        return self._state.lag.records > 0 and self._state.corpus.dimension is not None
+        return self._state.lag.records > 0
 
     def _snapshot_is_due(self, now: float) -> bool:
         if not self._has_news():
@@ -126,22 +127,19 @@ class Snapshots:
         )
 
     def _flush_is_due(self) -> bool:
-        corpus = self._state.corpus
-        return corpus.dimension is not None and corpus.memtable_bytes >= self._policy.flush_bytes
+        return self._state.generations.memtable_bytes >= self._policy.flush_bytes
 
-    async def _flush(self) -> Place:
+    async def _flush(self) -> tuple[Flushed, Place]:
         with self._metrics.flush_seconds.time(), local_disk():
-            flushed = await self._state.corpus.flush()
+            flushed = await self._state.generations.flush()
         await asyncio.to_thread(release_unused)
-        if flushed is None:
-            raise Unavailable("corpus has no document yet: there is nothing to flush", code="nothing_to_flush")
-        return self._state.place_of(flushed)
+        return flushed, self._state.place_of(flushed.sequence)
 
-    async def _publish(self, place: Place) -> None:
+    async def _publish(self, flushed: Flushed, place: Place) -> None:
         directory = self._state.fresh_directory("snapshot")
         try:
             with local_disk():
-                await self._state.corpus.copy_to(directory)
+                await flushed.copy_to(directory)
                 reach(Failpoint.TABLE_COPIED)
                 files = await asyncio.to_thread(self._describe, directory)
             progress = Progress((file.size for file in files), self._clock, self._tell)

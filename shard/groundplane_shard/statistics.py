@@ -23,6 +23,8 @@ _DIGEST_BYTES = 32
 class TableStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of the table after the flush that held records up to `sequence`.
 
+    `dimension` is 0 while there are no vectors. `embedding_id` (32 hex digits) names what made them; None: nothing did
+    yet, or software wrote the file that knew of one embedding only. `generation` counts the re-embeddings before this table.
     `has_search_indexes` says whether the table was indexed for the engine `indexed`. `frequencies`: chunks a term occurs in.
     """
 
@@ -33,6 +35,8 @@ class TableStatistics(msgspec.Struct, frozen=True, kw_only=True):
     has_search_indexes: bool
     totals: Totals
     frequencies: dict[str, int]
+    embedding_id: str | None = None
+    generation: int = 0
 
 
 def is_unused(directory: Path) -> bool:

@@ -1,7 +1,7 @@
 """The LanceDB table of a corpus: the durable base of its index, and the only place that imports lancedb.
 
 What it is: one directory with the tables `chunks` and `memos` (columns in `schema`), which plain LanceDB opens and
-searches as well. Only `merge` (one flush), `maintain` and `build_search_indexes` change it; readers hold a `Pin`.
+searches as well; `chunks` is made when the size of the vectors is known, so a corpus of memos alone has none. Only `merge` (one flush), `maintain` and `build_search_indexes` change it; readers hold a `Pin`.
 
 Invariants:
 - One lock orders merges, maintenance, index builds, pins and copies, so neither a pin nor a copy sees half a merge.
@@ -65,7 +65,7 @@ _KEEP_LATEST = timedelta(milliseconds=1)  # zero makes LanceDB warn
 
 Vector = npt.NDArray[np.float32]
 _Versions = tuple[int, int]
-_Tables = tuple[lancedb.AsyncTable, lancedb.AsyncTable]
+_Tables = tuple[lancedb.AsyncTable | None, lancedb.AsyncTable]
 
 
 class Pin:
@@ -78,7 +78,7 @@ class Pin:
     def __init__(self, handles: _Tables, versions: _Versions, rows: int, release: Callable[[], None]) -> None:
         self.version = versions[0]
         self.rows = rows
-        self._chunks, self._memos = handles
+        self._handle, self._memos = handles
         self._release: Callable[[], None] | None = release
 
     async def dense(self, vector: Vector, limit: int, where: str | None = None) -> pa.Table:
@@ -110,13 +110,21 @@ class Pin:
 
     async def scan(self, columns: Sequence[str]) -> AsyncIterator[pa.RecordBatch]:
         """Yield `columns` of every chunk, in no order, in batches of at most some thousand rows."""
+        if self._handle is None:
+            return
         with translated():
-            async for batch in await self._chunks.query().select(list(columns)).to_batches(max_batch_length=4_096):
+            async for batch in await self._handle.query().select(list(columns)).to_batches(max_batch_length=4_096):
                 yield batch
 
     async def memos(self) -> pa.Table:
         """Return every memo, in no order."""
         return await _rows(self._memos.query(), None)
+
+    @property
+    def _chunks(self) -> lancedb.AsyncTable:
+        if self._handle is None:
+            raise ValueError("no chunk was ever written: there is nothing to search")
+        return self._handle
 
     def release(self) -> None:
         """Let the version go; queries that still run may then fail. Repeating it changes nothing."""
@@ -128,8 +136,10 @@ class Pin:
 class Table:
     """The tables of one directory, made by `create` or `open`. Only one process at a time may use a directory."""
 
-    def __init__(self, directory: Path, connection: lancedb.AsyncConnection, tables: _Tables, dimension: int) -> None:
-        self.dimension = dimension
+    def __init__(
+        self, directory: Path, connection: lancedb.AsyncConnection, tables: _Tables, dimension: int | None
+    ) -> None:
+        self.dimension = dimension  # of the vectors; None while there is no table `chunks`
         self._directory = directory
         self._connection = connection
         self._tables = tables
@@ -140,13 +150,13 @@ class Table:
         self._settled: _Versions = (0, 0)
 
     @classmethod
-    async def create(cls, directory: Path, dimension: int) -> "Table":
-        """Return a new, empty table in `directory`, which must be empty or absent."""
+    async def create(cls, directory: Path, dimension: int | None) -> "Table":
+        """Return a new, empty table in `directory`, which must be empty or absent. None: no vectors are known yet."""
         with translated():
             connection = await _connect(directory)
-            chunks = await connection.create_table(CHUNKS, schema=chunk_schema(dimension))
+            if dimension is not None:
+                await _create_chunks(connection, dimension)
             await connection.create_table(MEMOS, schema=MEMO_SCHEMA)
-            await _build_lookup_indexes(chunks)
         return await cls.open(directory)
 
     @classmethod
@@ -158,12 +168,21 @@ class Table:
         with translated():
             connection = await _connect(directory)
             found = set((await connection.list_tables()).tables)
-            if not {CHUNKS, MEMOS} <= found:
+            if MEMOS not in found:
                 raise CorruptData(
-                    f"table directory holds {sorted(found)}: expected chunks and memos; restore a snapshot"
+                    f"table directory holds {sorted(found)}: expected memos, and chunks; restore a snapshot"
                 )
-            tables = await _open_tables(connection)
-            return cls(directory, connection, tables, vector_dimension(await tables[0].schema()))
+            tables = await _open_tables(connection, has_chunks=CHUNKS in found)
+            dimension = vector_dimension(await tables[0].schema()) if tables[0] is not None else None
+            return cls(directory, connection, tables, dimension)
+
+    async def add_chunks(self, dimension: int) -> None:
+        """Make the table `chunks` for vectors of `dimension` numbers, if there is none yet."""
+        async with self._complete():
+            if self._chunks is None:
+                self._chunks = await _create_chunks(self._connection, dimension)
+                self._tables = (self._chunks, self._memos)
+                self.dimension = dimension
 
     async def merge(
         self,
@@ -181,7 +200,8 @@ class Table:
             with translated():
                 await self._undo_half_merge()
                 self._before_merge = await self._versions()
-                await _replace(self._chunks, documents_sql(superseded), chunks)
+                if self._chunks is not None:
+                    await _replace(self._chunks, documents_sql(superseded), chunks)
                 await _replace(self._memos, memos_sql(deleted_memos), memos)
                 self._before_merge = None
 
@@ -189,10 +209,11 @@ class Table:
         """Return a Pin of the newest version."""
         async with self._complete():
             versions = await self._versions()
-            handles = await _open_tables(self._connection)
+            handles = await _open_tables(self._connection, has_chunks=self._chunks is not None)
             for handle, version in zip(handles, versions, strict=True):
-                await handle.checkout(version)
-            rows = await handles[0].count_rows()
+                if handle is not None:
+                    await handle.checkout(version)
+            rows = await handles[0].count_rows() if handles[0] is not None else 0
             self._pins[versions] += 1
             return Pin(handles, versions, rows, lambda: self._unpin(versions))
 
@@ -211,8 +232,9 @@ class Table:
     async def build_search_indexes(self) -> None:
         """Build the indexes of both legs (IVF_SQ by cosine, full text) and those by id anew over all rows."""
         async with self._complete():
-            await _build_vector_index(self._chunks)
-            await _build_lookup_indexes(self._chunks)
+            if self._chunks is not None:
+                await _build_vector_index(self._chunks)
+                await _build_lookup_indexes(self._chunks)
 
     async def copy_to(self, directory: Path) -> None:
         """Make `directory`, which must not exist, a copy that `open` opens: hard links, as LanceDB never rewrites a file.
@@ -232,13 +254,15 @@ class Table:
                 yield
 
     async def _versions(self) -> _Versions:
-        return (await self._chunks.version(), await self._memos.version())
+        chunks = await self._chunks.version() if self._chunks is not None else 0
+        return (chunks, await self._memos.version())
 
     async def _undo_half_merge(self) -> None:
         if self._before_merge is not None:
             for table, version in zip(self._tables, self._before_merge, strict=True):
-                await table.checkout(version)
-                await table.restore()
+                if table is not None:
+                    await table.checkout(version)
+                    await table.restore()
             self._before_merge = None
 
     def _unpin(self, versions: _Versions) -> None:
@@ -249,6 +273,8 @@ class Table:
     async def _maintain(self, position: int, version: int) -> int:
         """Maintain one table and return the version at which compaction had nothing left to do; 0 for none."""
         table = self._tables[position]
+        if table is None:
+            return version
         if version == self._settled[position]:
             # Only here does LanceDB's one call for all maintenance merely remove versions and the files they alone hold.
             if all(pinned[position] == version for pinned in self._pins):
@@ -262,8 +288,15 @@ async def _connect(directory: Path) -> lancedb.AsyncConnection:
     return await lancedb.connect_async(directory, session=session)
 
 
-async def _open_tables(connection: lancedb.AsyncConnection) -> _Tables:
-    return (await connection.open_table(CHUNKS), await connection.open_table(MEMOS))
+async def _open_tables(connection: lancedb.AsyncConnection, *, has_chunks: bool) -> _Tables:
+    chunks = await connection.open_table(CHUNKS) if has_chunks else None
+    return (chunks, await connection.open_table(MEMOS))
+
+
+async def _create_chunks(connection: lancedb.AsyncConnection, dimension: int) -> lancedb.AsyncTable:
+    chunks = await connection.create_table(CHUNKS, schema=chunk_schema(dimension))
+    await _build_lookup_indexes(chunks)
+    return chunks
 
 
 async def _build_lookup_indexes(chunks: lancedb.AsyncTable) -> None:

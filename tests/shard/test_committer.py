@@ -39,7 +39,7 @@ class Bench:
         writer = await run(process.take_over(), self.store, self.state)
         self.corpus = self.state.corpus
         self.journal = Journal(writer, self.store, self.state)
-        self.committer = Committer(self.journal, self.corpus, self.limits, self.metrics, self.clock)
+        self.committer = Committer(self.journal, self.state.generations, self.limits, self.metrics, self.clock)
         return self
 
     def start(self):

@@ -58,7 +58,7 @@ async def test_an_empty_corpus_answers_with_zero_statistics(directory):
     found = await corpus.search(corpus.view(), request("pump", vector=(1, 2, 3, 4)))
 
     assert found == (Statistics(0, 0, 0, (0,)), [])
-    assert (corpus.dimension, await corpus.flush(), corpus.flushed_sequence) == (None, None, 0)
+    assert (corpus.dimension, await corpus.flush(), corpus.flushed_sequence) == (None, 0, 0)
 
 
 async def test_the_first_document_fixes_the_dimension(directory):
@@ -370,17 +370,20 @@ async def test_memos_survive_flush_and_restart(directory, exact_bytes):
         assert (corpus.view().sequence, corpus.view().document_sequence) == (2, 1)
 
 
-async def test_a_memo_before_the_first_document_waits_for_a_dimension(directory):
-    """The table has vectors of one size; until that is known, the log alone holds the memo."""
+async def test_memos_alone_are_flushed_and_documents_join_them_later(directory):
+    """The size of the vectors is known from the first document on only; nothing that is flushed may wait for it."""
     corpus = await Corpus.open(directory)
     memo = StoredMemo("n", "1", b"1", Basis())
     await write(corpus, memo)
-    assert (await corpus.flush(), corpus.memo("n", "1")) == (None, memo)
+    first = await corpus.flush()
+    reopened = await Corpus.open(directory)
+    found = reopened.memo("n", "1"), reopened.dimension, reopened.memtable_bytes
+    await write(reopened, stored("a"))
+    await reopened.flush()
 
-    corpus.fix_dimension(3)
-
-    assert await corpus.flush() == 1
-    assert (await Corpus.open(directory, dimension=3)).memo("n", "1") == memo
+    assert (first, found) == (1, (memo, None, 0))
+    again = await Corpus.open(directory, dimension=3)
+    assert (again.memo("n", "1"), await found_ids(again, "pump")) == (memo, ["a"])
 
 
 @BOTH_ENGINES

@@ -8,9 +8,10 @@ import pytest
 
 from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput, OutcomeUnknown, Superseded, Unavailable
+from groundplane_shard.payload import encode
 from groundplane_shard.stores import MemoryStore
 from tests.fakes.virtual_clock import VirtualClock
-from tests.shard.corpus_model import DIMENSION
+from tests.shard.corpus_model import DIMENSION, stored
 from tests.shard.shard_parts import (
     LAYOUT,
     delete,
@@ -191,8 +192,8 @@ async def test_a_log_with_vectors_of_another_embedding_is_not_served(shard, stor
     """Vectors of two models never meet in one index: I19."""
     async with running(shard):
         await shard.write(write_request(document("a")))
-        serving_of(shard)._journal.embedding_id = b"\x07" * 16
-        await shard.write(write_request(document("b")))
+        foreign = (stored("b"),)
+        await outcome(serving_of(shard)._journal.append(encode(foreign), foreign, "07" * 16))
         before = records(store)
     crashed = make_shard(store, shard._work_directory, clock=clock)
     store.store.objects = {

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import msgspec
 
 from groundplane.errors import CorruptData, OutcomeUnknown, Unavailable
-from groundplane_shard.log import Committed, Layout, Replica, Writer, steps
+from groundplane_shard.log import Committed, Kind, Layout, Replica, Writer, steps
 from groundplane_shard.log import operations as ops
 from groundplane_shard.log import record as codec
 from groundplane_shard.log.record import Encoded, Position
@@ -74,7 +74,7 @@ def _create_retries_with_other_bytes(key: str, data: bytes) -> ops.Steps[bytes |
 
 
 def _append_without_waiting(self: Writer, payload: bytes, *, embedding_id: bytes = bytes(16)) -> ops.Steps[Any]:
-    batch = self._next_batch(payload, embedding_id)
+    batch = self._next_record(Kind.BATCH, payload, embedding_id)
     result = yield ops.Create(self._layout.record(batch.record.sequence), batch.data)
     if isinstance(result, ops.Unknown):
         self.position = batch.position  # the next record is sent whatever became of this one
@@ -89,7 +89,7 @@ def _append_without_waiting(self: Writer, payload: bytes, *, embedding_id: bytes
 def _append_acknowledged_before_apply(
     self: Writer, payload: bytes, *, embedding_id: bytes = bytes(16)
 ) -> ops.Steps[Any]:
-    batch = self._next_batch(payload, embedding_id)
+    batch = self._next_record(Kind.BATCH, payload, embedding_id)
     yield from self._store(batch)
     self.position = batch.position
     return Committed(batch.record.sequence, batch.position.digest)

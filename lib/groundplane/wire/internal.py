@@ -4,7 +4,7 @@ Every answer carries incarnation, epoch and sequence: the router refuses a forei
 highest it has seen. Vectors travel as little-endian float32 bytes; a chunk's fields are encoded once, when it is loaded.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -124,7 +124,11 @@ class ChunkInput(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReplaceDocument(_Message, frozen=True, kw_only=True, tag_field="kind", tag="replace"):
-    """Make `doc_id` consist of exactly these chunks. `metadata` is a JSON object as bytes."""
+    """Make `doc_id` consist of exactly these chunks. `metadata` is a JSON object as bytes.
+
+    `made_from` re-embeds: the document goes into the generation that is being made, and only if the version that it was
+    made from, the one that record `made_from` wrote, still counts.
+    """
 
     doc_id: str
     text: str
@@ -133,6 +137,7 @@ class ReplaceDocument(_Message, frozen=True, kw_only=True, tag_field="kind", tag
     metadata: bytes
     chunker: str
     chunks: Annotated[tuple[ChunkInput, ...], msgspec.Meta(min_length=1, max_length=MAX_WRITE_CHUNKS)]
+    made_from: int | None = None
 
 
 class DeleteDocument(_Message, frozen=True, kw_only=True, tag_field="kind", tag="delete"):
@@ -157,7 +162,13 @@ class DeleteMemo(_Message, frozen=True, kw_only=True, tag_field="kind", tag="del
     fingerprint: str
 
 
-Operation = ReplaceDocument | DeleteDocument | PutMemo | DeleteMemo
+class TakeReindexStep(_Message, frozen=True, kw_only=True, tag_field="kind", tag="reindex"):
+    """Begin, finish or abandon giving the corpus the request's embedding; the only operation of its request."""
+
+    step: Literal["begin", "switch", "abandon"]
+
+
+Operation = ReplaceDocument | DeleteDocument | PutMemo | DeleteMemo | TakeReindexStep
 
 
 class WriteRequest(_Message, frozen=True, kw_only=True):
@@ -208,12 +219,38 @@ class StoredDocument(_Versioned, frozen=True, kw_only=True):
     metadata: bytes
 
 
+class PendingDocument(msgspec.Struct, frozen=True, array_like=True):
+    """A document that is still to be re-embedded, as record `sequence` wrote it. `metadata` is JSON."""
+
+    doc_id: str
+    text: str
+    title: str | None
+    uri: str | None
+    metadata: bytes
+    sequence: int
+
+
+class PendingPage(_Versioned, frozen=True, kw_only=True):
+    """Answer of `GET /pending`, by doc_id; the next page begins after `after`, null: there is none."""
+
+    documents: list[PendingDocument]
+    after: str | None
+
+
 class StoredMemo(_Versioned, frozen=True, kw_only=True):
     """Answer of `GET /memo`; `response` is null where there is none. `document_sequence` is the corpus's now."""
 
     document_sequence: int
     response: bytes | None
     basis: Basis | None
+
+
+class ReindexStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A re-embedding under way: into what, and what is done of it."""
+
+    embedding: EmbeddingIdentity
+    documents: int
+    chunks: int
 
 
 class ShardStatus(_Aged, frozen=True, kw_only=True):
@@ -231,6 +268,8 @@ class ShardStatus(_Aged, frozen=True, kw_only=True):
     snapshot_sequence: int | None
     snapshot_time: float | None
     key_ids: list[str]
+    generation: int = 0
+    reindex: ReindexStatus | None = None
 
 
 class ShardProblem(_Message, frozen=True, kw_only=True):

@@ -1,12 +1,12 @@
-"""The log record: one object of the log: one batch of operations, one barrier or one override.
+"""The log record: one object of the log: one batch of operations, one barrier, one switch or one override.
 
 Layout, format version 1, big-endian:
 
     offset  size  field
          0     4  magic "GPLR"
          4     2  format version
-         6     1  kind: 1 batch, 2 barrier, 4 override (a barrier that says which loss was accepted, see `override`);
-                  3 (switch of the embedding) is reserved
+         6     1  kind: 1 batch, 2 barrier, 3 switch (a step of a change of the embedding; its payload belongs to the
+                  shard), 4 override (a barrier that says which loss was accepted, see `override`)
          7     1  cipher suite: 0 none
          8     8  epoch of the writer
         16     8  sequence, 1 is the first
@@ -46,16 +46,17 @@ _MAX_U64 = 2**64 - 1
 
 
 class Kind(enum.IntEnum):
-    """What a record is. The numbers are part of the format; 3 is reserved."""
+    """What a record is. The numbers are part of the format."""
 
     BATCH = 1
     BARRIER = 2
+    SWITCH = 3
     OVERRIDE = 4
 
     @property
     def is_barrier(self) -> bool:
         """Whether a take-over placed it: it shuts older writers out, holds no operations and is never deleted."""
-        return self is not Kind.BATCH
+        return self in (Kind.BARRIER, Kind.OVERRIDE)
 
 
 _KINDS = frozenset(Kind)
@@ -150,7 +151,7 @@ def decode_unchained(data: bytes, *, key: str) -> Encoded:
     _, _, kind, suite, epoch, sequence, incarnation, embedding, previous, _, _, length = _HEADER.unpack_from(data)
     if kind not in _KINDS or suite != 0:
         raise CorruptData(
-            f"log record {key} has kind {kind} and cipher suite {suite}: this software reads kinds 1, 2 and 4 with suite 0; use the software that wrote it",
+            f"log record {key} has kind {kind} and cipher suite {suite}: this software reads kinds 1 to 4 with suite 0; use the software that wrote it",
             code="unsupported_format",
         )
     payload = data[_HEADER.size : -_DIGEST_BYTES]

@@ -28,6 +28,8 @@ from groundplane_shard.log.operations import Apply, LocalFile, Steps
 from groundplane_shard.log.publishing import Standing
 from groundplane_shard.log.record import NO_EMBEDDING, Encoded, Kind, Position, Record
 
+MAX_EMBEDDINGS = 8
+
 
 class Committed(msgspec.Struct, frozen=True):
     """A record that is durable in the log and applied."""
@@ -65,10 +67,12 @@ class Writer:
         """Why this writer appends no more; None while it does."""
         return self._lost or (None if self._in_flight is not None else self._stop)
 
-    def append(self, payload: bytes, *, embedding_id: bytes = NO_EMBEDDING) -> Steps[Committed]:
-        """Log one batch, apply it, and return where it stands. See the module for what each error means."""
+    def append(
+        self, payload: bytes, *, embedding_id: bytes = NO_EMBEDDING, kind: Kind = Kind.BATCH
+    ) -> Steps[Committed]:
+        """Log one batch or switch, apply it, and return where it stands. See the module for what each error means."""
         self._check_can_append()
-        batch = self._next_batch(payload, embedding_id)
+        batch = self._next_record(kind, payload, embedding_id)
         self._in_flight = batch.record.sequence
         self._stop = _cut_off(batch)  # what stays if this generator is closed, or fails, before its end
         try:
@@ -114,6 +118,25 @@ class Writer:
 
         return self.cell.change(decide)
 
+    def add_embedding(self, embedding: dict[str, Any], *, in_use: frozenset[str]) -> Steps[Manifest]:
+        """List a further embedding identity, which switch records will name; one that is listed changes nothing.
+
+        Of more than `MAX_EMBEDDINGS` the oldest goes that is not `in_use`: what only a kept snapshot still needs may be
+        restored as long as fewer changes than that came after it.
+        """
+
+        def decide(base: Manifest) -> Manifest:
+            self._check_ours(base)
+            if any(known["id"] == embedding["id"] for known in base.embeddings):
+                return base
+            listed = [*base.embeddings, embedding]
+            idle = [known for known in base.embeddings if known["id"] not in in_use]
+            if len(listed) > MAX_EMBEDDINGS and idle:
+                listed.remove(idle[0])
+            return msgspec.structs.replace(base, embeddings=tuple(listed))
+
+        return self.cell.change(decide)
+
     def register_analyser(self, analyser_id: str) -> Steps[Manifest]:
         """Fix the analyser's id by the first write; the same again changes nothing. Raises InvalidInput for another."""
 
@@ -151,10 +174,10 @@ class Writer:
         if self._stop is not None:
             raise self._stop
 
-    def _next_batch(self, payload: bytes, embedding_id: bytes) -> Encoded:
+    def _next_record(self, kind: Kind, payload: bytes, embedding_id: bytes) -> Encoded:
         return codec.encode(
             Record(
-                kind=Kind.BATCH,
+                kind=kind,
                 epoch=self.epoch,
                 sequence=self.position.next_sequence,
                 incarnation=self._incarnation,
