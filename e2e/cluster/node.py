@@ -1,13 +1,14 @@
 """The node's programs: container runtime, kubelet, Service and NetworkPolicy rules, DNS, S3 server and Prometheus."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster import node_config
 from e2e.cluster.control_plane import NODE, kubectl
 from e2e.cluster.namespaces import BRIDGE
-from e2e.cluster.processes import Component, inside, log_end, require_alive, start
+from e2e.cluster.processes import Component, inside, log_end, require_alive, spawn, start
 from e2e.cluster.state import NODE_ADDRESS, SERVICE_NETWORK, Cluster, replace_file
 from e2e.cluster.steps import Command, StepFailed, run, say, succeeds, wait_until
 from e2e.cluster.unpacked import unpacked_program
@@ -25,6 +26,7 @@ S3_PORT = 8333
 PROMETHEUS_PORT = 9090
 S3_ACCESS_KEY = "groundplane"  # nobody outside the node reaches the server
 S3_SECRET_KEY = "groundplane-secret"
+TARGETS = Path(__file__).with_name("targets.py")
 READY_SECONDS = 120.0
 # What answers as soon as a component works; asked on the node.
 PROBES = {
@@ -47,6 +49,7 @@ def write_configuration(cluster: Cluster, pause_image: str) -> None:
         "proxy.yaml": node_config.render_proxy(cluster),
         "Corefile": node_config.render_corefile(cluster),
         "prometheus.yaml": node_config.render_prometheus(cluster),
+        "targets.json": "[]",
         "s3.json": node_config.render_s3_identities(S3_ACCESS_KEY, S3_SECRET_KEY),
     }
     for folder in ("cni", "rules"):
@@ -65,8 +68,21 @@ def start_runtime(cluster: Cluster) -> None:
 
 def start_kubernetes(cluster: Cluster) -> None:
     """Start what makes this machine a node; the API server answers already."""
-    for component in (kubelet(cluster), kube_proxy(cluster), coredns(cluster), kube_router(cluster)):
+    for component in (kubelet(cluster), kube_proxy(cluster), coredns(cluster)):
         start(cluster, component)
+    spawn(cluster, "targets", targets(cluster))
+
+    def is_registered() -> bool:
+        require_alive(cluster)
+        return succeeds(kubectl(cluster, "get", "node", NODE, "--request-timeout=5s"))
+
+    wait_until(
+        is_registered,
+        what="the kubelet has registered the node",
+        limit_seconds=READY_SECONDS,
+        explain=lambda: f"the last lines of its log:{log_end(cluster, 'kubelet')}",
+    )
+    start(cluster, kube_router(cluster))  # it ends at once if there is no node
 
 
 def wait_until_ready(cluster: Cluster) -> None:
@@ -202,6 +218,12 @@ def prometheus(cluster: Cluster) -> Component:
     }
     options = [f"--{name}={value}" for name, value in flags.items()]
     return Component(name="prometheus", command=(str(program), *options, "--web.enable-lifecycle"))
+
+
+def targets(cluster: Cluster) -> tuple[str, ...]:
+    """Return the command that finds the pods which Prometheus scrapes; our Python may not be visible on the node."""
+    arguments = (cluster.api_url, str(cluster.directory / "pki"), str(cluster.config("targets.json")))
+    return (*cluster.enter, sys.executable, "-I", str(TARGETS), *arguments)
 
 
 def s3_server(cluster: Cluster) -> Component:

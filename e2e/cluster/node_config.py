@@ -127,32 +127,13 @@ def render_corefile(cluster: Cluster) -> str:
 
 
 def render_prometheus(cluster: Cluster) -> str:
-    """Return Prometheus's configuration: it scrapes every pod that asks for it by the usual annotations.
+    """Return Prometheus's configuration: it scrapes the pods that `targets.py` finds.
 
     Rules are read from `config/rules/*.yaml` at every reload (`POST /-/reload`).
     """
-    annotation = "__meta_kubernetes_pod_annotation_prometheus_io"
-    keep = {"action": "keep", "source_labels": [f"{annotation}_scrape"], "regex": "true"}
-    path = {
-        "source_labels": [f"{annotation}_path"],
-        "regex": "(.+)",
-        "target_label": "__metrics_path__",
-    }
-    address = {
-        "source_labels": ["__meta_kubernetes_pod_ip", f"{annotation}_port"],
-        "regex": "(.+);(.+)",
-        "replacement": "$1:$2",
-        "target_label": "__address__",
-    }
-    names = {"namespace": "namespace", "pod_name": "pod", "pod_container_name": "container"}
-    labels = [
-        {"source_labels": [f"__meta_kubernetes_{source}"], "target_label": label} for source, label in names.items()
-    ]
-    discovery = {"role": "pod", "kubeconfig_file": str(cluster.config("addons.kubeconfig"))}
     pods = {
         "job_name": "pods",
-        "kubernetes_sd_configs": [discovery],
-        "relabel_configs": [keep, path, address, *labels],
+        "file_sd_configs": [{"files": [str(cluster.config("targets.json"))]}],
     }
     return _yaml(
         {
