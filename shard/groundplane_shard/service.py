@@ -1,9 +1,9 @@
 """The shard as its routes see it: opening, serving, and what ends it.
 
-starting → checking_store → restoring → taking_over → ready
+starting → restoring → checking_store → taking_over → ready    the check runs beside the restore and is mostly done first
     ready → suspended         a write's outcome is unknown: searches go on over the same state, writes are refused
     suspended → ready         the store answered, the log was read on from there, and the epoch raised again
-    ready, suspended → checking_store    the state must be rebuilt
+    ready, suspended → restoring    the state must be rebuilt
     any   → superseded        another process took over: never ready again; the process stays up so that its probe says
                               so, and whoever runs it replaces it
 
@@ -43,7 +43,7 @@ from groundplane_shard.log import Override, Replica, Witness
 from groundplane_shard.memory import forget_loaded_modules
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.serving import Serving, ServingParts
-from groundplane_shard.stores import ObjectStore, check_conditions, run
+from groundplane_shard.stores import ObjectStore, run, while_checking
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
@@ -192,18 +192,21 @@ class Shard:
         """Become the writer. Raises Superseded, Unavailable or CorruptData; wrong settings are found before it contends."""
         started = self._clock.monotonic()
         layout, analyser_id = self._parts.layout, self._parts.analyser.id
-        self._enter("checking_store")
-        await asyncio.to_thread(empty, self._work_directory)
-        await check_conditions(self._store, layout.prefix, token=secrets.token_hex(16))
-        reach(Failpoint.STORE_CHECKED)
         self._enter("restoring")
+        await asyncio.to_thread(empty, self._work_directory)
         witness = await self._parts.witness.read()  # before the store is, which only grows beyond it
-        await run(self._replica.open(), self._store, self._state)
+        await while_checking(self._store, layout.prefix, self._restore, token=secrets.token_hex(16))
+        reach(Failpoint.STORE_CHECKED)
         check_analyser(self._replica.manifest, analyser_id)
         check_embeddings(self._state.generations, self._replica.manifest)
         reach(Failpoint.LOG_READ)
         self._enter("taking_over")
         return await self._take_over(witness, started)
+
+    async def _restore(self, store: ObjectStore) -> None:
+        """Build the state from `store`, which may still be being checked afterwards."""
+        await run(self._replica.open(), store, self._state)
+        self._enter("checking_store")
 
     async def _take_over(self, witness: Witness | None, started: float) -> Serving:
         """Become the writer of what the replica has followed. Raises as `Replica.take_over` does."""

@@ -223,7 +223,7 @@ async def test_a_store_that_cannot_be_reached_is_waited_for(shard, store, clock)
         await until(lambda: is_writable(shard))
         await shard.write(write_request(document("a")))
 
-    assert set(details) == {"unavailable"}
+    assert set(details) == {"store_unavailable"}
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 
@@ -231,9 +231,11 @@ def _is_at(shard, step):
     return shard.unready_detail.startswith(step)
 
 
-async def test_opening_says_which_step_it_is_at(shard, store):
+async def test_opening_says_which_step_it_is_at(shard, store, tmp_path):
     """An operator who waits wants to know for what."""
-    release = {step: asyncio.Event() for step in ("checking", "restoring", "taking")}
+    async with running(make_shard(store, tmp_path / "before")):
+        pass
+    release = {step: asyncio.Event() for step in ("restoring", "checking", "taking")}
 
     def rule(call):
         if "/probes/" in call.key:
@@ -251,7 +253,7 @@ async def test_opening_says_which_step_it_is_at(shard, store):
             release[step].set()
         await until(lambda: is_writable(shard))
 
-    assert seen == ["starting", "checking_store", "restoring", "taking_over"]
+    assert seen == ["starting", "restoring", "checking_store", "taking_over"]
 
 
 async def test_refusals_while_unready_do_not_pile_up(shard):

@@ -1,5 +1,6 @@
 """Object stores, the check that one can be trusted with conditions, and the driver that runs the log protocol on one."""
 
+from groundplane_shard.stores.checked import while_checking
 from groundplane_shard.stores.conditions import check_conditions
 from groundplane_shard.stores.driver import Effects, download_snapshot, run
 from groundplane_shard.stores.local import LocalStore
@@ -16,4 +17,5 @@ __all__ = [
     "check_conditions",
     "download_snapshot",
     "run",
+    "while_checking",
 ]
