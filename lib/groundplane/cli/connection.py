@@ -31,6 +31,8 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     data: Path
     tenant: str | None
     is_platform: bool
+    timeout_seconds: float | None = None
+    """How long one call may take; None: as long as the client's defaults say."""
 
     @property
     def is_local(self) -> bool:
@@ -45,6 +47,10 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     def open(self, access: Access, options: ClientOptions = ClientOptions()) -> Client:  # noqa: B008 - frozen
         """Return a client that acts with `access`. Raises click.UsageError or InvalidInput that says what is missing."""
         token = self._token_for(access)
+        if self.timeout_seconds is not None:
+            options = msgspec.structs.replace(
+                options, read_timeout_seconds=self.timeout_seconds, write_timeout_seconds=self.timeout_seconds
+            )
         return Client(self.router_url(), token, options=options)
 
     def router_url(self) -> str:
@@ -112,8 +118,9 @@ def connection_options(command: CommandT) -> CommandT:
 
     @functools.wraps(command)
     def gather(
-        *, url: str | None, token_file: Path | None, data: Path, tenant: str | None, is_platform: bool, **rest: Any
-    ) -> Any:
+        *, url: str | None, token_file: Path | None, data: Path, tenant: str | None, is_platform: bool,
+        timeout: float | None, **rest: Any,
+    ) -> Any:  # fmt: skip
         is_local = tenant is not None or is_platform
         if tenant is not None and is_platform:
             raise click.UsageError("--tenant and --platform exclude each other: keep one")
@@ -128,6 +135,7 @@ def connection_options(command: CommandT) -> CommandT:
             data=data,
             tenant=tenant,
             is_platform=is_platform,
+            timeout_seconds=timeout,
         )
         return command(connection=connection, **rest)
 
@@ -138,6 +146,10 @@ def connection_options(command: CommandT) -> CommandT:
         click.option(
             "--token-file", type=click.Path(path_type=Path), envvar="GROUNDPLANE_TOKEN_FILE",
             help="File of the caller's token. [env: GROUNDPLANE_TOKEN_FILE, GROUNDPLANE_TOKEN]",
+        ),
+        click.option(
+            "--timeout", type=click.FloatRange(0.1, 3_600), metavar="SECONDS",
+            help="Give up on a request after this long, repetitions included.  [default: 10; writes: 120]",
         ),
         data_option,
     )  # fmt: skip

@@ -62,6 +62,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a call has come. `attempt` counts from 0; `last_seconds` is what the last attempt took."""
+
+    attempt: int
+    last_seconds: float
+    total_seconds: float
+
+
 class GroundOptions(TypedDict, total=False):
     """What may be said about a question besides the question; the defaults are those of `GroundRequest`."""
 
@@ -164,15 +172,23 @@ def error_without_reply(call: Call[Any], problem: str, *, was_sent: bool) -> Cli
     return _no_answer(call, f"the router did not answer {call.method} {_route(call)}: {problem}", None)
 
 
-def retry_delay(call: Call[Any], reply: Reply, attempt: int, options: ClientOptions) -> float | None:
-    """Return how long to wait before `call` is sent again, None if it is not. `attempt` counts from 0.
+def call_seconds(call: Call[Any], options: ClientOptions) -> float:
+    """Return how long `call` may take, repetitions included."""
+    return options.write_timeout_seconds if call.is_write else options.read_timeout_seconds
 
-    Only reads are, on 429 and 503 that name a time within `max_wait_seconds`, and never for a cause that lasts.
+
+def retry_delay(call: Call[Any], reply: Reply, spent: Spent, options: ClientOptions) -> float | None:
+    """Return how long to wait before `call` is sent again, None if it is not.
+
+    Only reads are, on 429 and 503 that name a time within `max_wait_seconds`, never for a cause that lasts, and never
+    where the next attempt would be cut off: the reason that this reply gives says more than a timeout.
     """
-    if call.is_write or attempt >= options.retries or reply.status not in {429, 503}:
+    if call.is_write or spent.attempt >= options.retries or reply.status not in {429, 503}:
         return None
     seconds = reply.headers.get("retry-after", "")
     if not seconds.isascii() or not seconds.isdigit() or float(seconds) > options.max_wait_seconds:
+        return None
+    if spent.total_seconds + float(seconds) + spent.last_seconds > call_seconds(call, options):
         return None
     problem = _problem_of(reply)
     return None if problem is not None and problem.reason in _LASTING else float(seconds)

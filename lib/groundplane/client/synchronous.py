@@ -10,7 +10,7 @@ import httpx
 
 from groundplane.client import calls
 from groundplane.client.batches import cut_batches
-from groundplane.client.calls import AnswerT, Call, EvidenceOptions, GroundOptions, Reply
+from groundplane.client.calls import AnswerT, Call, EvidenceOptions, GroundOptions, Reply, Spent
 from groundplane.client.credentials import Token, from_environment, token_source
 from groundplane.client.options import ClientOptions
 from groundplane.client.transport import error_of_transport, limits_of, reply_of, uses_proxies
@@ -118,16 +118,21 @@ class Client:
 
     def _send(self, call: Call[AnswerT]) -> AnswerT:
         """Send `call` until a reply is not to be waited for, and return what it carries."""
+        started = time.monotonic()
+        ends = started + calls.call_seconds(call, self._options)
         for attempt in range(self._options.retries + 1):
-            reply = self._exchange(call)
-            seconds = calls.retry_delay(call, reply, attempt, self._options)
+            began = time.monotonic()
+            reply = self._exchange(call, ends - began)
+            now = time.monotonic()
+            spent = Spent(attempt=attempt, last_seconds=now - began, total_seconds=now - started)
+            seconds = calls.retry_delay(call, reply, spent, self._options)
             if seconds is None:
                 break
             time.sleep(seconds)
         return calls.read_reply(call, reply)
 
-    def _exchange(self, call: Call[Any]) -> Reply:
-        headers, timeout = calls.request_headers(call, self._token()), limits_of(call, self._options)
+    def _exchange(self, call: Call[Any], seconds: float) -> Reply:
+        headers, timeout = calls.request_headers(call, self._token()), limits_of(seconds, self._options)
         try:
             response = self._http.request(call.method, call.path, content=call.body, headers=headers, timeout=timeout)
         except (httpx.TransportError, httpx.InvalidURL) as error:

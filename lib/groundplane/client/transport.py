@@ -10,6 +10,9 @@ from groundplane.client.errors import ClientError
 from groundplane.client.options import ClientOptions
 from groundplane.errors import InvalidInput
 
+LEAST_SECONDS = 0.001
+"""For httpx, 0 seconds are no limit to connecting but no time for reading."""
+
 _NOT_SENT = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -40,10 +43,10 @@ def uses_proxies(url: str) -> bool:
         return True
 
 
-def limits_of(call: Call[Any], options: ClientOptions) -> httpx.Timeout:
-    """Return the time limits of `call`."""
-    seconds = options.write_timeout_seconds if call.is_write else options.read_timeout_seconds
-    return httpx.Timeout(seconds, connect=options.connect_timeout_seconds)
+def limits_of(seconds: float, options: ClientOptions) -> httpx.Timeout:
+    """Return the time limits of one attempt for which `seconds` are left."""
+    left = max(seconds, LEAST_SECONDS)
+    return httpx.Timeout(left, connect=min(left, options.connect_timeout_seconds))
 
 
 def reply_of(response: httpx.Response) -> Reply:

@@ -1,7 +1,9 @@
 """The command line: data on stdout, the rest on stderr, and exit codes that scripts can use."""
 
+import socket
 import subprocess
 import sys
+import time
 
 import msgspec
 import pytest
@@ -221,6 +223,20 @@ def test_a_router_that_is_not_there_is_an_error_with_a_way_on(capsys, monkeypatc
 
     assert run(["ask", "why", "--url", "http://127.0.0.1:1"]) == 1
     assert "try: groundplane up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["ask", "evidence"])
+def test_a_caller_says_how_long_it_waits(capsys, monkeypatch, command):
+    """A script in a pipeline has its own deadline."""
+    monkeypatch.setenv("GROUNDPLANE_TOKEN", "token")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the connection; nobody answers
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        code = run([command, "why", "--url", url, "--timeout", "0.2"])
+
+    assert code == 1
+    assert time.monotonic() - started < 2.0
+    assert "did not answer" in capsys.readouterr().err
 
 
 def test_a_tenant_that_is_typed_means_this_machine(router, capsys, tmp_path):

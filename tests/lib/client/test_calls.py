@@ -17,7 +17,7 @@ from groundplane.client import (
     WriteOutcomeUnknown,
     calls,
 )
-from groundplane.client.calls import Reply
+from groundplane.client.calls import Reply, Spent
 from groundplane.wire.names import Reason
 from groundplane.wire.public import DocumentResult, GroundRequest, Problem
 from tests.fakes.answers import ground_answer
@@ -130,7 +130,24 @@ RETRIES = [
 @pytest.mark.parametrize(("call", "reply", "attempt", "expected"), RETRIES)
 def test_only_reads_are_repeated_and_only_when_a_time_is_named(call, reply, attempt, expected):
     """Retries that nobody asked for multiply the load of a service that is in trouble."""
-    assert calls.retry_delay(call, reply, attempt, OPTIONS) == expected
+    spent = Spent(attempt=attempt, last_seconds=0.01, total_seconds=0.01)
+
+    assert calls.retry_delay(call, reply, spent, OPTIONS) == expected
+
+
+@pytest.mark.parametrize(
+    ("total", "last", "expected"),
+    [
+        pytest.param(4.0, 4.0, 1.0, id="another-fits"),
+        pytest.param(5.0, 5.0, None, id="another-would-be-cut-off"),
+        pytest.param(9.5, 0.1, None, id="the-wait-alone-is-too-long"),
+    ],
+)
+def test_a_read_is_repeated_only_in_the_time_that_it_has(total, last, expected):
+    """A hanging shard costs the router's whole deadline each time; three times that is more than anybody waits."""
+    reply, options = retry_after(problem(503, reason=Reason.SEARCH_FAILED), "1"), ClientOptions(read_timeout_seconds=10)
+
+    assert calls.retry_delay(READ, reply, Spent(attempt=0, last_seconds=last, total_seconds=total), options) == expected
 
 
 def test_an_answer_is_decoded():

@@ -75,6 +75,22 @@ def test_a_busy_router_is_asked_again_as_often_as_allowed(kind):
 
 
 @both
+def test_every_attempt_gets_what_is_left_of_the_call(kind):
+    """A limit for each request would let three of them take three times as long as the caller said."""
+    limits: list[float] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        limits.append(request.extensions["timeout"]["read"])
+        return httpx.Response(503, json={}, headers={"Retry-After": "0"})
+
+    with pytest.raises(ServiceUnreachable):
+        use(kind, handler, "ground", "why", options=ClientOptions(retries=2, read_timeout_seconds=2.0))
+
+    assert len(limits) == 3
+    assert 2.0 >= limits[0] > limits[1] > limits[2] > 0
+
+
+@both
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
