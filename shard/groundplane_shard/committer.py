@@ -46,6 +46,7 @@ MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 STALL_SECONDS = 1.5
 CONFIRM_SECONDS = 5.0  # the age at which an idle writer asks its store again
+_NO_ANSWER = f"the store has not answered for {STALL_SECONDS} s"
 _INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms
 _INLINE_BYTES = 256 * 1024
 
@@ -250,8 +251,9 @@ class Committer:
     def _stall(self, jobs: list[_Job]) -> None:
         """Let everybody go who waits for the store; the record under way is still to be settled."""
         self._is_stalled = True
+        self._note_refusal(Unavailable(_NO_ANSWER, code="store_unavailable"))
         for job in jobs:
-            job.fail(OutcomeUnknown(f"the store has not answered for {STALL_SECONDS} s: repeat the call"))
+            job.fail(OutcomeUnknown(f"{_NO_ANSWER}: repeat the call"))
         while self._waiting:
             self._waiting.popleft().fail(_stalled())
         self._arrived.clear()
@@ -281,7 +283,7 @@ def _refusal_after(end: GroundplaneError) -> Unavailable:
 
 
 def _stalled() -> Unavailable:
-    message = f"the store has not answered for {STALL_SECONDS} s: nothing was stored, repeat later"
+    message = f"{_NO_ANSWER}: nothing was stored, repeat later"
     return Unavailable(message, code="store_unavailable", retry_after_seconds=1)
 
 

@@ -414,8 +414,9 @@ async def test_the_moment_of_durability_is_seen(bench):
     assert bench.metrics.last_fsync._value.get() == at_write
 
 
-async def test_nobody_is_kept_waiting_by_a_store_that_does_not_answer(bench, monkeypatch):
+async def test_nobody_is_kept_waiting_by_a_store_that_does_not_answer(bench, monkeypatch, caplog):
     """A caller that hangs holds what its own callers wait for; what each is told is no more than is known."""
+    caplog.set_level("INFO", "groundplane")
     monkeypatch.setattr("groundplane_shard.committer.STALL_SECONDS", 0.05)
     release, first = await held(bench)
     behind = bench.submit(stored("behind"))
@@ -433,3 +434,4 @@ async def test_nobody_is_kept_waiting_by_a_store_that_does_not_answer(bench, mon
         (Unavailable, "store_unavailable"),
     ]
     assert (after.sequence, bench.records()) == (3, 3)
+    assert [record.getMessage() for record in caplog.records] == ["writes_refused", "writes_accepted_again"]

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from types import FrameType
 
@@ -14,10 +15,12 @@ from starlette.applications import Starlette
 
 from groundplane.errors import GroundplaneError, InvalidInput, Unavailable
 from groundplane.process.connections import BoundedHttpProtocol
+from groundplane.process.logs import Log
 
 USAGE_EXIT_CODE = 2
 KEEP_ALIVE_SECONDS = 60
 DRAIN_SECONDS = 10
+LONGEST_STOP_SECONDS = 18.0  # `groundplane up` kills after 20, Kubernetes after 30
 ARENAS = 2
 BACKLOG = 1_024
 
@@ -39,8 +42,28 @@ def limit_arenas() -> None:
         mallopt(_M_ARENA_MAX, ARENAS)
 
 
+class _Server(uvicorn.Server):
+    """Also sees to it that the process ends: what waits for a store that does not answer may have no end of its own."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop, once, and bound how long that takes."""
+        if not self.should_exit:
+            watchdog = threading.Timer(LONGEST_STOP_SECONDS, _cut_off)
+            watchdog.daemon = True
+            watchdog.start()
+        super().handle_exit(sig, frame)
+
+
+def _cut_off() -> None:
+    """End the process as it is. Nothing is lost by that: whatever was acknowledged is stored."""
+    Log("server").warning("stop_cut_off", seconds=LONGEST_STOP_SECONDS)
+    os._exit(0)
+
+
 def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None:
     """Serve `app` until SIGTERM or SIGINT; requests under way get 10 s to end. Returns when all of it is over.
+
+    The process ends 18 s after the signal, even if not all of it is over then.
 
     Raises Unavailable if nothing can listen there.
     """
@@ -62,7 +85,7 @@ def serve(app: Starlette, *, host: str, port: int, max_connections: int) -> None
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)  # uvicorn raises the signal again once it has stopped in order
-    server = uvicorn.Server(config)
+    server = _Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(server.serve(sockets=[listener]))
     if not server.started:

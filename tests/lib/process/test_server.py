@@ -2,11 +2,32 @@
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from groundplane.errors import InvalidInput, Unavailable
 from groundplane.process.server import listen, private_files, run_program
+
+ENDLESS = """
+import asyncio, contextlib, os, signal
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from starlette.applications import Starlette
+from groundplane.process import server
+from groundplane.process.logs import configure_logs
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    asyncio.get_running_loop().call_later(0.1, signal.raise_signal, signal.SIGTERM)
+    yield
+    await asyncio.get_running_loop().run_in_executor(ThreadPoolExecutor(1), Event().wait)
+
+configure_logs("info")
+server.LONGEST_STOP_SECONDS = 0.5
+server.serve(Starlette(lifespan=lifespan), host="127.0.0.1", port=0, max_connections=1)
+"""
 
 
 @pytest.fixture
@@ -69,3 +90,11 @@ def test_a_port_that_is_taken_is_named_with_its_settings():
         port = first.getsockname()[1]
         with pytest.raises(Unavailable, match=f"GROUNDPLANE_PORT={port}: "):
             listen("127.0.0.1", port)
+
+
+def test_a_stop_that_has_no_end_of_its_own_is_cut_off_and_says_so():
+    """Else a program whose store is away would be killed without a word by whoever asked it to stop."""
+    ended = subprocess.run([sys.executable, "-c", ENDLESS], check=False, capture_output=True, text=True, timeout=30)
+
+    assert ended.returncode == 0, ended.stderr
+    assert '"event":"stop_cut_off","seconds":0.5' in ended.stderr
