@@ -40,7 +40,7 @@ def up(wanted: Cluster) -> Cluster:
     with _locked(wanted.directory):
         there = state.read(wanted.directory)
         if there is not None:
-            reason = why_not_usable(there, wanted)
+            reason = why_not_usable(there)
             if reason is None:
                 say(f"cluster {there.name} runs and is healthy: it is used as it is")
                 return there
@@ -74,10 +74,8 @@ def require_root() -> None:
         )
 
 
-def why_not_usable(there: Cluster, wanted: Cluster) -> str | None:
+def why_not_usable(there: Cluster) -> str | None:
     """Return why a cluster cannot be used as it is; None if it can."""
-    if there.has_node != wanted.has_node:
-        return "it is of the other kind"
     if not state.is_complete(there):
         return "its making was cut short, or this program has changed since"
     dead = [found.name for found in records(there.directory) if not found.is_alive]
