@@ -42,9 +42,15 @@ def fit_vectors(raw: Vector, *, dimension: int, rule: FitRule) -> tuple[Vector, 
     return rows, frozenset(np.flatnonzero(norms[:, 0] == 0).tolist())
 
 
-def embed_error(message: str, *, detail: str) -> Unavailable:
+def embed_error(message: str, *, detail: str, retry_after_seconds: int | None = None) -> Unavailable:
     """Return the failure of an embedder that did not answer, or not with vectors."""
-    return Unavailable(message, code=UNAVAILABLE_CODE, reason="embed_error", detail=detail)
+    return Unavailable(
+        message,
+        code=UNAVAILABLE_CODE,
+        reason="embed_error",
+        detail=detail,
+        retry_after_seconds=retry_after_seconds,
+    )
 
 
 def zero_vector_error() -> Unavailable:

@@ -6,7 +6,8 @@ if it holds exactly one list of numbers for each text. Whatever else it sends is
     unreachable  timeout  redirect  status_<code>  compressed  too_large  broken_off  not_json  not_embeddings
     null_vector  short_batch  bad_index  mixed_sizes  not_finite
 
-Only 429 and 503 are retried, with jitter, and only while the budget of the call lasts. The key, the texts and the answers
+Only 429 and 503 are retried, with jitter, and only while the budget of the call lasts; then the caller is told the server's
+own Retry-After. The key, the texts and the answers
 never reach a log or an error text, except the first 256 characters of an error body, which stay in the raised error.
 """
 
@@ -37,6 +38,9 @@ BYTES_PER_TEXT: Final = 192 * 1024
 BYTES_PER_ANSWER: Final = 64 * 1024
 RETRIED_STATUSES: Final = (429, 503)
 MAX_ATTEMPTS: Final = 4
+MAX_RETRY_AFTER_SECONDS: Final = 300
+"""What callers are told to wait at the most: a foreign server must not keep them away for a day."""
+
 FIRST_PAUSE_SECONDS: Final = 0.25
 
 _NOT_A_JSON_NUMBER: Final = re.compile(rb"[\[,:]\s*-?(NaN|Infinity)\b")
@@ -116,7 +120,7 @@ class OpenAiEmbedder:
             pause = max(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * self._rng.uniform(0.5, 1.5), retry_after)
             is_last = attempt == MAX_ATTEMPTS or self._clock.monotonic() + pause >= deadline
             if is_last or status not in RETRIED_STATUSES:
-                raise _status_error(status, answer)
+                raise _status_error(status, answer, retry_after)
             await self._clock.sleep(pause)
 
     def _request(self, texts: Sequence[str]) -> dict[str, object]:
@@ -251,6 +255,12 @@ def _retry_after(response: aiohttp.ClientResponse) -> float:
     return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
 
 
-def _status_error(status: int, body: bytes) -> Unavailable:
+def _status_error(status: int, body: bytes, retry_after: float) -> Unavailable:
+    """Return the failure of another status than 200; of an overload, with the time that the server asks for."""
     shown = body[: 4 * ERROR_BODY_CHARS].decode("utf-8", "replace")[:ERROR_BODY_CHARS]
-    return embed_error(f"embedding server answered status {status}: {shown!r}", detail=f"status_{status}")
+    seconds = min(int(retry_after), MAX_RETRY_AFTER_SECONDS) if status in RETRIED_STATUSES else 0
+    return embed_error(
+        f"embedding server answered status {status}: {shown!r}",
+        detail=f"status_{status}",
+        retry_after_seconds=seconds or None,
+    )

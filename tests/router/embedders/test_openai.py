@@ -256,6 +256,27 @@ async def test_retry_never_outlasts_the_budget(server, embedder, clock):
     assert clock.slept == []
 
 
+@pytest.mark.parametrize(
+    ("status", "said", "passed_on"),
+    [
+        pytest.param(503, "30", 30, id="overloaded"),
+        pytest.param(429, "30", 30, id="too-many"),
+        pytest.param(503, "86400", 300, id="bounded"),
+        pytest.param(503, "Wed, 21 Oct 2026 07:28:00 GMT", None, id="date"),
+        pytest.param(503, "0", None, id="at-once"),
+        pytest.param(500, "30", None, id="no-overload"),
+    ],
+)
+async def test_the_callers_are_told_the_servers_pause(server, embedder, status, said, passed_on):
+    """Every router that asks again after a second keeps a loading model from ever being ready."""
+    server.misbehaviour, server.retry_after = f"status_{status}", said
+
+    with pytest.raises(Unavailable) as caught:
+        await embedder.embed(["x"], "query")
+
+    assert caught.value.retry_after_seconds == passed_on
+
+
 async def test_retries_are_few_and_jittered(server, embedder, clock):
     """Routers that retry in step keep an overloaded server down."""
     server.misbehaviour = "status_503"
