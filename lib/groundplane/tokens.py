@@ -206,13 +206,24 @@ def _decode(token: str, key: Ed25519PublicKey, audience: str, denied: Denied, *,
     """Return the claims after signature, audience and times were checked against `now`, not the ambient clock."""
     options: Any = {"require": ["exp", "iat", "aud"], "verify_exp": False, "verify_iat": False, "verify_nbf": False}
     try:
-        claims = jwt.decode(token, key, algorithms=[_ALGORITHM], audience=audience, options=options)
+        claims: dict[str, Any] = jwt.decode(token, key, algorithms=[_ALGORITHM], audience=audience, options=options)
+    except (jwt.PyJWTError, TypeError, ValueError, OverflowError) as error:
+        raise denied from error
+    check_times(claims, denied, now=now)
+    if claims["aud"] != audience:
+        raise denied
+    return claims
+
+
+def check_times(claims: Mapping[str, Any], denied: Denied, *, now: float) -> float:
+    """Return when `claims` end, in seconds since 1970. Raises `denied` unless they are valid at `now`."""
+    try:
         expires_at, issued_at = float(claims["exp"]), float(claims["iat"])
         valid_from = max(issued_at, float(claims.get("nbf", issued_at)))
-    except (jwt.PyJWTError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise denied from error
     if not (math.isfinite(expires_at) and math.isfinite(valid_from)):
         raise denied
-    if claims["aud"] != audience or now >= expires_at or valid_from > now + CLOCK_LEEWAY_SECONDS:
+    if now >= expires_at or valid_from > now + CLOCK_LEEWAY_SECONDS:
         raise denied
-    return claims
+    return expires_at

@@ -4,7 +4,7 @@ import asyncio
 import random
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -16,21 +16,22 @@ from groundplane.analysis import Analyser
 from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.process.metrics import MetricsEndpoint, new_registry
-from groundplane.tokens import SigningKey, load_public_key
+from groundplane.tokens import SigningKey
 from groundplane.wire.names import Reason
 from groundplane_router.api import Api, ApiLimits, Services
 from groundplane_router.app import api_routes, build_app, open_routes
-from groundplane_router.capabilities import Capabilities
+from groundplane_router.capabilities import Capabilities, SigningKeyFile
 from groundplane_router.corpus import CorpusReports
-from groundplane_router.directory import DirectoryFile
+from groundplane_router.directory import LiveDirectory
 from groundplane_router.documents import Documents
 from groundplane_router.embedders import EmbeddingService, build_service
 from groundplane_router.grep import GrepEngine, GrepLimits
 from groundplane_router.grounding import Grounding
 from groundplane_router.health import ShardHealth
 from groundplane_router.hybrid import Hybrid
-from groundplane_router.identity import Authenticator, LocalVerifier
+from groundplane_router.identity import Authenticator
 from groundplane_router.indexing import Indexer
+from groundplane_router.kubernetes.client import ApiServer
 from groundplane_router.local import LocalFiles
 from groundplane_router.memos import Memos
 from groundplane_router.metrics import RouterMetrics, ShardCollector
@@ -43,6 +44,8 @@ from groundplane_router.semantic import SemanticMonitor, SemanticOptions, Semant
 from groundplane_router.settings import RouterSettings, embedding_settings, fusion_rule
 from groundplane_router.shard_watch import ShardWatch
 from groundplane_router.shards import Shards
+from groundplane_router.sources import build_sources
+from groundplane_router.token_checks import TokenChecks
 from groundplane_router.vector_space import VectorSpaces
 
 DISTRIBUTION: Final = "groundplane"
@@ -53,7 +56,9 @@ _LOG: Final = Log("router")
 class Background(msgspec.Struct, frozen=True, kw_only=True):
     """What runs beside the requests, from start to stop."""
 
-    directory: DirectoryFile
+    directory: LiveDirectory
+    signing_key: SigningKeyFile
+    api: ApiServer | None
     monitor: SemanticMonitor
     watch: ShardWatch
     shards: Shards
@@ -63,9 +68,12 @@ class Background(msgspec.Struct, frozen=True, kw_only=True):
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Keep the loops running while inside."""
-        self.directory.refresh()
-        async with self.shards:
-            loops = [asyncio.create_task(loop) for loop in (self.directory.run(), self.monitor.run(), self.watch.run())]
+        async with AsyncExitStack() as connections:
+            await connections.enter_async_context(self.shards)
+            if self.api is not None:
+                await connections.enter_async_context(self.api)
+            followed = (self.directory, self.signing_key, self.monitor, self.watch)
+            loops = [asyncio.create_task(one.run()) for one in followed]
             for loop in loops:
                 loop.add_done_callback(_stop_on_bug)
             try:
@@ -103,36 +111,41 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     metrics = RouterMetrics(new_registry(), clock)
     _describe(service, metrics)
     health = ShardHealth()
-    directory = DirectoryFile(
-        Path(settings.directory_file), clock, on_change=lambda state: health.keep_only(state.corpora)
-    )
+    sources = build_sources(settings, clock, rng, lambda state: health.keep_only(state.corpora))
     options = SemanticOptions(require_semantic=settings.require_semantic)
     monitor = SemanticMonitor(service, clock=clock, rng=rng, on_change=SemanticReport(metrics), options=options)
-    signer = SigningKey.load(Path(settings.signing_key_file))
-    shards = Shards(Capabilities(signer, clock), health, clock)
+    key_file = Path(settings.signing_key_file)
+    capabilities = Capabilities(SigningKey.load(key_file), clock)
+    shards = Shards(capabilities, health, clock)
     background = Background(
-        directory=directory,
+        directory=sources.directory,
+        signing_key=SigningKeyFile(key_file, capabilities, clock),
+        api=sources.api,
         monitor=monitor,
-        watch=ShardWatch(directory, shards, health, clock),
+        watch=ShardWatch(sources.directory, shards, health, clock),
         shards=shards,
         service=service,
         local=LocalFiles(_grep_engine(settings), metrics),
     )
     metrics.registry.register(ShardCollector(background.watch.counts))
-    services = _services(settings, background, metrics, clock)
+    metrics.directory_age.set_function(lambda: sources.directory.age_seconds)
+    metrics.directory_faults.set_function(lambda: sources.directory.fault_count)
+    authenticator = Authenticator(TokenChecks(sources.verifier, clock, metrics), sources.directory)
+    services = _services(settings, background, authenticator, metrics)
     return _application(settings, services, background, metrics, clock)
 
 
-def _services(settings: RouterSettings, background: Background, metrics: RouterMetrics, clock: Clock) -> Services:
+def _services(
+    settings: RouterSettings, background: Background, authenticator: Authenticator, metrics: RouterMetrics
+) -> Services:
     service, monitor, shards = background.service, background.monitor, background.shards
     analyser = Analyser(settings.language)
     spaces = VectorSpaces(service, monitor, shards)
     encoder = QueryEncoder(service, monitor, analyser)
     hybrid = Hybrid(encoder, spaces, shards, fusion_rule(settings, service.dense_floor), metrics)
     memos = Memos(shards, analyser.id, metrics)
-    verifier = LocalVerifier(load_public_key(Path(settings.caller_key_file)), clock)
     return Services(
-        authenticator=Authenticator(verifier, background.directory, clock),
+        authenticator=authenticator,
         grounding=Grounding(memos, hybrid, background.local, metrics),
         indexer=Indexer(service, spaces, shards, analyser.id, metrics),
         documents=Documents(shards, analyser.id),

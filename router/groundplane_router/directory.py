@@ -1,11 +1,11 @@
-"""Which corpora exist and who may use them, kept current from the directory file.
+"""Which corpora exist and who may use them: one state at a time, kept current from a file, or from the cluster (`kubernetes`).
 
-A file that cannot be read or contradicts itself changes nothing: the last good state stays, and a log line says why.
+What cannot be read or contradicts itself changes nothing: the last good state stays, and a log line says why.
 """
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,7 +14,7 @@ from groundplane.errors import InvalidInput
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.wire.directory import Access, CorpusEntry, Directory
-from groundplane.wire.names import PLATFORM_KEY, Scope, corpus_key, parse_incarnation
+from groundplane.wire.names import PLATFORM_KEY, Scope, corpus_key, parse_corpus_key, parse_incarnation
 
 POLL_SECONDS: Final = 0.5
 READY_STATE: Final = "ready"
@@ -48,7 +48,7 @@ class DirectoryState:
     def __init__(self, directory: Directory) -> None:
         """Raises InvalidInput if two corpora claim one key, incarnation or subject, or an entry contradicts itself."""
         for corpus in directory.corpora:
-            _check_entry(corpus)
+            check_entry(corpus)
         _check_unique("key", (corpus.key for corpus in directory.corpora))
         _check_unique("incarnation", (corpus.incarnation for corpus in directory.corpora))
         _check_unique("subject", (grant.subject.name for corpus in directory.corpora for grant in corpus.grants))
@@ -69,6 +69,29 @@ class DirectoryState:
         return Grants(own=corpus, access=access, platform=platform)
 
 
+class LiveDirectory(Protocol):
+    """Holds the directory in force and keeps it current."""
+
+    @property
+    def state(self) -> DirectoryState:
+        """Return the directory in force; without corpora until it `is_loaded`."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Return whether there has been a good state."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Return for how long nobody has confirmed the state; before there is one, for how long it was waited for."""
+
+    @property
+    def fault_count(self) -> int:
+        """Return how many faults keep what stands there from being taken as it is."""
+
+    async def run(self) -> None:
+        """Keep the state current for ever."""
+
+
 class DirectoryFile:
     """Watches the directory file and holds the last good state of it."""
 
@@ -81,6 +104,7 @@ class DirectoryFile:
         self._seen: tuple[int, ...] | None = None
         self._fault: str | None = None
         self._state = DirectoryState(Directory(corpora=()))
+        self._confirmed_at = clock.monotonic()
         self.is_loaded = False
 
     @property
@@ -88,14 +112,25 @@ class DirectoryFile:
         """Return the directory in force; without corpora until a good file has been read."""
         return self._state
 
+    @property
+    def age_seconds(self) -> float:
+        """Return for how long the file has not been there to confirm the state."""
+        return self._clock.monotonic() - self._confirmed_at
+
+    @property
+    def fault_count(self) -> int:
+        """Return 1 if the file that is there cannot be taken."""
+        return int(self._fault is not None)
+
     def refresh(self) -> None:
         """Read the file if it is another one than last time. Never raises: a fault is logged once and changes nothing."""
         try:
             stamp = _stamp_of(self._path)
-            if stamp == self._seen:
-                return
-            self._take(_parse_directory(self._path.read_bytes()))
-            self._seen = stamp
+            if stamp != self._seen:
+                self._take(_parse_directory(self._path.read_bytes()))
+                self._seen = stamp
+            self._fault = None
+            self._confirmed_at = self._clock.monotonic()
         except (OSError, InvalidInput) as error:
             self._report(error)
 
@@ -108,7 +143,6 @@ class DirectoryFile:
     def _take(self, state: DirectoryState) -> None:
         self._state = state
         self.is_loaded = True
-        self._fault = None
         self._log.info("directory_loaded", corpora=len(state.corpora))
         if self._on_change:
             self._on_change(state)
@@ -135,9 +169,11 @@ def _parse_directory(content: bytes) -> DirectoryState:
     return DirectoryState(directory)
 
 
-def _check_entry(corpus: CorpusEntry) -> None:
+def check_entry(corpus: CorpusEntry) -> None:
+    """Raise InvalidInput if `corpus` contradicts itself."""
     parse_incarnation(corpus.incarnation)
-    if corpus.tenant == "" or corpus.key != corpus_key(corpus.tenant or ""):
+    parse_corpus_key(corpus.key)
+    if corpus.tenant == "" or (corpus.tenant is not None and corpus.key != corpus_key(corpus.tenant)):
         raise InvalidInput(f"directory entry {corpus.name!r} has key {corpus.key!r}: not the one of its tenant")
     if corpus.endpoint is not None and not _is_endpoint(corpus.endpoint):
         raise InvalidInput(

@@ -20,6 +20,8 @@ RequestOutcome = Literal["hits", "empty", "unavailable", "denied", "invalid", "o
 Stage = Literal["embed", "search", "merge", "grep", "memo"]
 MemoResult = Literal["hit", "stale", "miss", "failed"]
 DropReason = Literal["dimension_mismatch", "zero_vector", "empty_text"]
+TokenResult = Literal["accepted", "refused", "failed"]
+"""`failed`: nobody could say whose the token is."""
 
 TIERS: Final = get_args(Tier)
 ShardCounts = Callable[[], Mapping[str, Mapping[Scope, int]]]
@@ -57,6 +59,25 @@ class RouterMetrics:
         self.dropped = Counter(
             "grounding_dropped_documents", "Documents that were not indexed.", ["reason"], registry=registry
         )
+        self.token_checks = Counter(
+            "grounding_token_checks", "Tokens verified, which each is once a minute.", ["result"], registry=registry
+        )
+        self.token_check_seconds = Histogram(
+            "grounding_token_check_duration_seconds",
+            "Time to verify a token.",
+            registry=registry,
+            buckets=LATENCY_BUCKETS_SECONDS,
+        )
+        self.directory_age = Gauge(
+            "grounding_directory_age_seconds",
+            "Time since the directory was last known to be current; it stays in force.",
+            registry=registry,
+        )
+        self.directory_faults = Gauge(
+            "grounding_directory_faults",
+            "What keeps the directory from being taken as it stands: unreadable parts and contradictions.",
+            registry=registry,
+        )
         self.build = Gauge("grounding_build_info", "Version of this router.", ["version"], registry=registry)
         self.in_flight = Gauge("grounding_requests_in_flight", "Requests being answered.", registry=registry)
         self._prepare()
@@ -69,6 +90,7 @@ class RouterMetrics:
         present_from_start(self.memo, get_args(MemoResult))
         present_from_start(self.probe_failures, list(Reason))
         present_from_start(self.dropped, get_args(DropReason))
+        present_from_start(self.token_checks, get_args(TokenResult))
 
     @contextmanager
     def stage(self, stage: Stage) -> Iterator[Stopwatch]:
@@ -79,6 +101,11 @@ class RouterMetrics:
         finally:
             watch.stop()
             self.stage_seconds.labels(stage).observe(watch.seconds)
+
+    def token_checked(self, result: TokenResult, seconds: float) -> None:
+        """Count a verified token."""
+        self.token_checks.labels(result).inc()
+        self.token_check_seconds.observe(seconds)
 
     def stopwatch(self) -> Stopwatch:
         """Return a stopwatch that runs."""

@@ -5,14 +5,14 @@ from starlette.responses import Response
 
 from groundplane.process.http import json_response
 from groundplane.wire.public import ProbeAnswer
-from groundplane_router.directory import DirectoryFile
+from groundplane_router.directory import LiveDirectory
 from groundplane_router.semantic import SemanticMonitor
 
 
 class Probes:
     """Answers Kubernetes' probes."""
 
-    def __init__(self, directory: DirectoryFile, monitor: SemanticMonitor) -> None:
+    def __init__(self, directory: LiveDirectory, monitor: SemanticMonitor) -> None:
         self._directory = directory
         self._monitor = monitor
 

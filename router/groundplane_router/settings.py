@@ -1,6 +1,7 @@
 """The router's settings: read once from the environment, every fault reported together before anything starts."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,6 +9,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from groundplane.analysis import Analyser
+from groundplane.api.formats import DNS_LABEL, MEANINGS
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import read_settings, setting
 from groundplane.tokens import SigningKey, load_public_key
@@ -18,6 +20,8 @@ from groundplane_router.grep.engine import try_root
 
 MAX_KEY_FILE_BYTES = 16 * 1024
 LogLevel = Literal["debug", "info", "warning", "error"]
+DirectoryKind = Literal["file", "kubernetes"]
+IdentityKind = Literal["local", "tokenreview", "jwks"]
 
 
 def _read_key(path: str) -> str:
@@ -28,6 +32,15 @@ def _read_key(path: str) -> str:
     if not content:
         raise InvalidInput(f"embedding key {path} is empty: expected a file with the key")
     return content
+
+
+def parse_namespaces(text: str) -> tuple[str, ...]:
+    """Return the namespaces of a list such as `agents,search`, sorted; none for an empty text. Raises InvalidInput."""
+    names = {name.strip() for name in text.split(",")} if text else set()
+    for name in names:
+        if not re.fullmatch(DNS_LABEL, name) or len(name) > 63:
+            raise InvalidInput(f"namespace {name[:64]!r}: expected {MEANINGS[DNS_LABEL]}")
+    return tuple(sorted(names))
 
 
 def _load_caller_key(path: str) -> Ed25519PublicKey:
@@ -41,25 +54,62 @@ def _load_signing_key(path: str) -> SigningKey:
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the router is told at start."""
 
+    directory: Annotated[
+        DirectoryKind,
+        setting("GROUNDPLANE_DIRECTORY", "file, or kubernetes: the corpora are the TenantCorpora of the cluster"),
+    ] = "file"
     directory_file: Annotated[
-        str,
+        str | None,
         setting(
             "GROUNDPLANE_DIRECTORY_FILE",
-            "file that names the corpora, their shards and subjects; re-read when it changes",
+            "directory file: the file that names the corpora, their shards and subjects; re-read when it changes",
         ),
-    ]
-    caller_key_file: Annotated[
+    ] = None
+    namespaces: Annotated[
         str,
-        setting("GROUNDPLANE_CALLER_KEY_FILE", "PEM public key that verifies callers' tokens", check=_load_caller_key),
-    ]
+        setting(
+            "GROUNDPLANE_NAMESPACES",
+            "directory kubernetes: namespaces whose TenantCorpora count, separated by commas; unset: all of them",
+            check=parse_namespaces,
+        ),
+    ] = ""
+    identity: Annotated[
+        IdentityKind,
+        setting(
+            "GROUNDPLANE_IDENTITY",
+            "local, tokenreview or jwks: callers' tokens are verified with a key, by the API server, or with its keys",
+        ),
+    ] = "local"
+    caller_key_file: Annotated[
+        str | None,
+        setting(
+            "GROUNDPLANE_CALLER_KEY_FILE",
+            "identity local: PEM public key that verifies callers' tokens",
+            check=_load_caller_key,
+        ),
+    ] = None
     signing_key_file: Annotated[
         str,
         setting(
             "GROUNDPLANE_SIGNING_KEY_FILE",
-            "PEM private Ed25519 key that signs the capabilities shown to shards",
+            "PEM private Ed25519 key that signs the capabilities shown to shards; re-read when it changes",
             check=_load_signing_key,
         ),
     ]
+    kubernetes_host: Annotated[
+        str | None, setting("KUBERNETES_SERVICE_HOST", "address of the API server, which Kubernetes gives to every pod")
+    ] = None
+    kubernetes_port: Annotated[
+        int,
+        setting("KUBERNETES_SERVICE_PORT", "port of the API server, as Kubernetes gives it too", ge=1, le=65_535),
+    ] = 443
+    service_account_directory: Annotated[
+        str,
+        setting(
+            "GROUNDPLANE_SERVICE_ACCOUNT_DIRECTORY",
+            "directory with token and ca.crt, which show the router and the API server to each other; re-read",
+        ),
+    ] = "/var/run/secrets/kubernetes.io/serviceaccount"
     host: Annotated[str, setting("GROUNDPLANE_HOST", "address to listen on; 0.0.0.0 in a pod")] = "127.0.0.1"
     port: Annotated[int, setting("GROUNDPLANE_PORT", "port to listen on, 0 to 65535", ge=0, le=65_535)] = 8_080
     embedding_dimension: Annotated[
@@ -222,13 +272,34 @@ def fusion_rule(settings: RouterSettings, dense_floor: float | None) -> FusionRu
 
 def _combination_faults(environment: Mapping[str, str]) -> list[str]:
     """Return what no single variable shows."""
-    faults = []
+    return [*_embedder_faults(environment), *_source_faults(environment)]
+
+
+def _embedder_faults(environment: Mapping[str, str]) -> Iterator[str]:
     if environment.get("GROUNDPLANE_EMBEDDER") == "openai" and not environment.get("EMBEDDING_URL"):
-        faults.append("GROUNDPLANE_EMBEDDER=openai: expected EMBEDDING_URL to be set too")
+        yield "GROUNDPLANE_EMBEDDER=openai: expected EMBEDDING_URL to be set too"
     if environment.get("GROUNDPLANE_EMBEDDER") == "embedded" and environment.get("EMBEDDING_URL"):
-        faults.append("GROUNDPLANE_EMBEDDER=embedded: expected EMBEDDING_URL to be unset, since it would not be asked")
+        yield "GROUNDPLANE_EMBEDDER=embedded: expected EMBEDDING_URL to be unset, since it would not be asked"
     if environment.get("GROUNDPLANE_EMBEDDING_FORMAT") == "custom":
         names = ("GROUNDPLANE_EMBEDDING_QUERY_TEMPLATE", "GROUNDPLANE_EMBEDDING_DOCUMENT_TEMPLATE")
         missing = [name for name in names if "{text}" not in environment.get(name, "")]
-        faults += [f"{name} holds no {{text}}: expected a template, since the format is custom" for name in missing]
-    return faults
+        yield from (f"{name} holds no {{text}}: expected a template, since the format is custom" for name in missing)
+
+
+def _source_faults(environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a kind of directory or identity needs and does not have, or has and would not read."""
+    directory = environment.get("GROUNDPLANE_DIRECTORY") or "file"
+    identity = environment.get("GROUNDPLANE_IDENTITY") or "local"
+    for kind, chosen, needed, variable in (
+        ("GROUNDPLANE_DIRECTORY", directory, "file", "GROUNDPLANE_DIRECTORY_FILE"),
+        ("GROUNDPLANE_IDENTITY", identity, "local", "GROUNDPLANE_CALLER_KEY_FILE"),
+    ):
+        is_set = bool(environment.get(variable))
+        if chosen == needed and not is_set:
+            yield f"{variable} is not set: expected a path, since {kind} is {chosen}"
+        if chosen != needed and is_set:
+            yield f"{variable} is set: expected none, since {kind} is {chosen} and it would not be read"
+    if directory == "file" and environment.get("GROUNDPLANE_NAMESPACES"):
+        yield "GROUNDPLANE_NAMESPACES is set: expected none, since GROUNDPLANE_DIRECTORY is file"
+    if (directory, identity) != ("file", "local") and not environment.get("KUBERNETES_SERVICE_HOST"):
+        yield "KUBERNETES_SERVICE_HOST is not set: expected the API server's address, as every pod of a cluster has it"

@@ -8,7 +8,7 @@ from groundplane.process.clock import Clock
 from groundplane.wire.directory import CorpusEntry
 from groundplane.wire.names import Scope
 from groundplane_router.deadline import Deadline
-from groundplane_router.directory import READY_STATE, DirectoryFile, scope_of
+from groundplane_router.directory import READY_STATE, LiveDirectory, scope_of
 from groundplane_router.health import SHARD_SCOPES, ShardHealth
 from groundplane_router.shards import Shards
 
@@ -20,7 +20,7 @@ AT_ONCE: Final = 16
 class ShardWatch:
     """Keeps `health` current."""
 
-    def __init__(self, directory: DirectoryFile, shards: Shards, health: ShardHealth, clock: Clock) -> None:
+    def __init__(self, directory: LiveDirectory, shards: Shards, health: ShardHealth, clock: Clock) -> None:
         self._directory = directory
         self._shards = shards
         self._health = health

@@ -7,9 +7,12 @@ import pytest
 from starlette.datastructures import Headers
 
 from groundplane.errors import Denied
+from groundplane.process.metrics import new_registry
 from groundplane.tokens import CallerToken, SigningKey
 from groundplane_router.directory import DirectoryFile
-from groundplane_router.identity import CACHE_SECONDS, Authenticator
+from groundplane_router.identity import Authenticator
+from groundplane_router.metrics import RouterMetrics
+from groundplane_router.token_checks import CACHE_SECONDS, TokenChecks
 from tests.fakes.clock import ManualClock
 
 ACME = {
@@ -47,7 +50,8 @@ class Setup:
         self.directory = DirectoryFile(self.path, self.clock)
         self.directory.refresh()
         self.verifier = CountingVerifier(self.clock)
-        self.authenticator = Authenticator(self.verifier, self.directory, self.clock)
+        self.checks = TokenChecks(self.verifier, self.clock, RouterMetrics(new_registry(), self.clock))
+        self.authenticator = Authenticator(self.checks, self.directory)
 
     def write(self, corpora):
         self.path.write_text(json.dumps({"corpora": corpora}))
@@ -126,7 +130,7 @@ async def test_a_flood_of_bad_tokens_does_not_push_out_good_ones(setup):
 
     await setup.identify()
     assert setup.verifier.calls == calls
-    assert len(setup.authenticator._refused._entries) <= 4_096
+    assert len(setup.checks._refused._entries) <= 4_096
 
 
 async def test_a_withdrawn_grant_counts_at_the_next_request(setup):

@@ -36,9 +36,10 @@ class Grant(_Entry, frozen=True, kw_only=True):
 
 
 class CorpusEntry(_Entry, frozen=True, kw_only=True):
-    """One corpus. `tenant` is null for the platform's; `endpoint` is null while no shard of it answers.
+    """One corpus. `tenant` is null for the platform's, and in a cluster, where the key says enough.
 
-    `state` is `ready`, or the open code that says why the corpus cannot be searched (`corpus_suspended`, …).
+    `endpoint` is null while no shard of it answers. `state` is `ready`, or the open code that says why
+    the corpus cannot be searched (`corpus_suspended`, …).
     """
 
     key: CorpusKey
