@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JOBS ?= $(shell nproc)
+RUNTIME := --extra router --extra shard --extra operator --extra embedded
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test simulate lint format reference bench lock clean
@@ -49,9 +52,10 @@ reference: $(STAMP)  ## write the generated files: docs/reference.md and the CRD
 bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json
 	@$(BIN)/python -m bench
 
-lock: $(STAMP)  ## resolve the dependencies again and write requirements.lock
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --upgrade \
-	  --custom-compile-command "make lock" --extra router --extra shard --extra operator --extra embedded --extra dev pyproject.toml -o requirements.lock
+lock: $(STAMP)  ## resolve the dependencies again and write the lock files: all of it, the image's part, its build's
+	@$(LOCK) --upgrade $(RUNTIME) --extra dev pyproject.toml -o requirements.lock
+	@$(LOCK) --no-annotate -c requirements.lock $(RUNTIME) pyproject.toml -o requirements-image.lock
+	@echo hatchling | $(LOCK) --no-annotate -c requirements.lock - -o requirements-build.lock
 
 clean:  ## remove the virtual environment and what was built
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -70,6 +70,7 @@ def _kubernetes() -> Module:
 
 ALL_MODULES = (
     _kubernetes(),
+    Module(name="pause", packages={"pause": "groundplane.dev/e2e/pause"}, usual_seconds=5),
     Module(name="coredns", packages={"coredns": "groundplane.dev/e2e/coredns"}, usual_seconds=30),
     Module(
         name="kube-router",

@@ -1,0 +1,3 @@
+module groundplane.dev/e2e/pause
+
+go 1.26
