@@ -4,7 +4,8 @@ from starlette.datastructures import Headers
 
 from groundplane.errors import Denied
 from groundplane.process.clock import Clock
-from groundplane.tokens import Capability, Right, VerifyingKeys
+from groundplane.tokens import Capability, Right
+from groundplane_shard.mounted_keys import MountedKeys
 
 _MAX_CACHED = 256
 _SCHEME = "bearer "
@@ -13,16 +14,11 @@ _SCHEME = "bearer "
 class Access:
     """Checks capabilities; a verified one is remembered until it expires, so that a search does not pay for Ed25519."""
 
-    def __init__(self, keys: VerifyingKeys, audience: str, clock: Clock) -> None:
+    def __init__(self, keys: MountedKeys, audience: str, clock: Clock) -> None:
         self._keys = keys
         self._audience = audience
         self._clock = clock
         self._verified: dict[str, Capability] = {}
-
-    @property
-    def key_ids(self) -> list[str]:
-        """Return the ids of the accepted keys."""
-        return self._keys.ids
 
     def check(self, headers: Headers, *rights: Right) -> None:
         """Return if the request carries a capability with one of `rights`. Raises Denied: 401 for none, 403 for another right."""

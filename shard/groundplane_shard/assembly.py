@@ -5,10 +5,11 @@ from pathlib import Path
 from starlette.applications import Starlette
 
 from groundplane.analysis import Analyser
+from groundplane.process.bodies import Bodies
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint, new_registry
-from groundplane.tokens import VerifyingKeys, capability_audience
+from groundplane.tokens import capability_audience
 from groundplane.wire.names import CorpusKey, parse_incarnation
 from groundplane_shard.access import Access
 from groundplane_shard.app import ShardApi, build_app
@@ -16,6 +17,7 @@ from groundplane_shard.committer import WriteLimits
 from groundplane_shard.local_state import LocalState
 from groundplane_shard.log import Identity, Layout, Replica, Seq
 from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.mounted_keys import MountedKeys
 from groundplane_shard.problems import ShardProblemHandler
 from groundplane_shard.service import Shard
 from groundplane_shard.serving import ServingParts
@@ -26,7 +28,7 @@ from groundplane_shard.witness import WitnessFile
 
 
 def assemble(
-    settings: ShardSettings, keys: VerifyingKeys, store: ObjectStore, clock: Clock, *, writer_id: str
+    settings: ShardSettings, keys: MountedKeys, store: ObjectStore, clock: Clock, *, writer_id: str
 ) -> Starlette:
     """Return the application of one shard over `store`."""
     layout = Layout(CorpusKey(settings.corpus_key), settings.incarnation)
@@ -49,7 +51,7 @@ def assemble(
             flush_bytes=settings.flush_mib * MIB,
         ),
         max_searches=settings.max_searches,
-        key_ids=keys.ids,
+        key_ids=lambda: keys.ids,
         witness=WitnessFile(
             Path(settings.witness_file) if settings.witness_file else None, may_write=settings.witness_write
         ),
@@ -58,6 +60,5 @@ def assemble(
     shard = Shard(parts, replica, store, state, work_directory)
     audience = capability_audience(CorpusKey(settings.corpus_key), parse_incarnation(settings.incarnation))
     access = Access(keys, audience, clock)
-    return build_app(
-        ShardApi(shard, access, parts.metrics), shard, MetricsEndpoint(registry), ShardProblemHandler(Log("shard"))
-    )
+    api = ShardApi(shard, access, parts.metrics, Bodies(settings.bodies_mib * MIB))
+    return build_app(api, shard, MetricsEndpoint(registry), ShardProblemHandler(Log("shard")))

@@ -14,8 +14,8 @@ from pathlib import Path
 from groundplane.process.clock import SystemClock
 from groundplane.process.logs import Log, configure_logs
 from groundplane.process.server import run_program, serve
-from groundplane.tokens import VerifyingKeys
 from groundplane_shard import failpoints
+from groundplane_shard.mounted_keys import MountedKeys
 from groundplane_shard.settings import read_shard_settings
 from groundplane_shard.store_settings import build_store
 
@@ -34,7 +34,7 @@ def start(environment: Mapping[str, str]) -> None:
     """Serve the corpus that `environment` names. Raises InvalidInput for faulty settings."""
     settings = read_shard_settings(environment)
     failpoints.arm(environment)
-    keys = VerifyingKeys.load(Path(settings.keys_directory))
+    keys = MountedKeys(Path(settings.keys_directory))
     configure_logs(settings.log_level)
     limit_threads()
     from groundplane_shard.assembly import assemble

@@ -5,7 +5,7 @@ sees one corpus from its start to its end: a request that outlives this writer n
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ class ServingParts(msgspec.Struct, frozen=True):
     write_limits: WriteLimits
     snapshot_policy: SnapshotPolicy
     max_searches: int
-    key_ids: list[str]
+    key_ids: Callable[[], list[str]]
     witness: WitnessFile = WitnessFile()
     accept_data_loss: Seq | None = None
 
@@ -265,7 +265,7 @@ class Serving:
             engine=corpus.engine,
             snapshot_sequence=self._journal.snapshot_sequence or None,
             snapshot_time=self.snapshots.last_success,
-            key_ids=self._parts.key_ids,
+            key_ids=self._parts.key_ids(),
             generation=corpus.made.generation,
             reindex=self._embeddings.reindex,
         )

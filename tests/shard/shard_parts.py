@@ -64,7 +64,7 @@ def parts(**changes: Any) -> ServingParts:
         write_limits=WriteLimits(max_queued=64, max_memtable_bytes=256 * MIB),
         snapshot_policy=CALM,
         max_searches=8,
-        key_ids=["key"],
+        key_ids=lambda: ["key"],
     )
     return msgspec.structs.replace(calm, **changes)
 

@@ -4,10 +4,11 @@ import pytest
 from starlette.datastructures import Headers
 
 from groundplane.errors import Denied
-from groundplane.tokens import CAPABILITY_SECONDS, SigningKey, VerifyingKeys, capability_audience
+from groundplane.tokens import CAPABILITY_SECONDS, SigningKey, capability_audience
 from groundplane.wire.names import CorpusKey, Incarnation
 from groundplane_shard import access as module
 from groundplane_shard.access import Access
+from groundplane_shard.mounted_keys import MountedKeys
 from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.shard_parts import INCARNATION
 
@@ -21,7 +22,7 @@ class Door:
         self.clock = VirtualClock()
         self.key = SigningKey.generate()
         (directory / f"router-{self.key.id}.pem").write_bytes(self.key.public_pem())
-        self.keys = VerifyingKeys.load(directory)
+        self.keys = MountedKeys(directory)
         self.access = Access(self.keys, AUDIENCE, self.clock)
         self.verified = 0
         verify = self.keys.verify_capability

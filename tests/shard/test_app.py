@@ -5,14 +5,24 @@ import msgspec
 import pytest
 
 from groundplane.errors import CorruptData, Superseded, Unavailable
+from groundplane.process.bodies import Bodies
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint, new_registry
-from groundplane.tokens import SigningKey, VerifyingKeys, capability_audience
-from groundplane.wire.internal import DocumentPage, SearchAnswer, ShardProblem, ShardStatus, StoredMemo, WriteResult
+from groundplane.tokens import SigningKey, capability_audience
+from groundplane.wire.internal import (
+    MAX_WRITE_BYTES,
+    DocumentPage,
+    SearchAnswer,
+    ShardProblem,
+    ShardStatus,
+    StoredMemo,
+    WriteResult,
+)
 from groundplane.wire.names import CorpusKey, Incarnation
 from groundplane_shard.access import Access
 from groundplane_shard.app import MAX_SEARCH_BYTES, ShardApi, build_app
 from groundplane_shard.metrics import ShardMetrics
+from groundplane_shard.mounted_keys import MountedKeys
 from groundplane_shard.problems import ShardProblemHandler
 from groundplane_shard.stores import MemoryStore
 from tests.fakes.virtual_clock import VirtualClock
@@ -43,12 +53,10 @@ class Installation:
         registry = new_registry()
         self.metrics = ShardMetrics(registry)
         self.shard = make_shard(MemoryStore(), directory / "work", clock=self.clock, metrics=self.metrics)
-        access = Access(VerifyingKeys.load(folder), AUDIENCE, self.clock)
-        api = ShardApi(self.shard, access, self.metrics)
+        access = Access(MountedKeys(folder), AUDIENCE, self.clock)
+        api = ShardApi(self.shard, access, self.metrics, Bodies(MAX_WRITE_BYTES))
         app = build_app(api, self.shard, MetricsEndpoint(registry), ShardProblemHandler(Log("shard")))
-        self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), base_url="http://shard"
-        )
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://shard")
 
     def headers(self, right):
         role = "operator" if right == "operate" else "router"
