@@ -1,14 +1,13 @@
 """The objects that every cluster with a node has: DNS, the default StorageClass, names of the S3 server and Prometheus."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
+from e2e.cluster.api import Manifest
 from e2e.cluster.node import PROMETHEUS_PORT, S3_PORT
 from e2e.cluster.state import DNS_SERVICE_ADDRESS, NODE_ADDRESS
-
-Manifest = dict[str, Any]
+from e2e.cluster.volumes import render_storage_class
 
 SERVICES_NAMESPACE = "test-services"
 READERS = "groundplane:addons"  # CoreDNS, kube-router and Prometheus, which only read
@@ -31,19 +30,6 @@ def render_addons() -> bytes:
         *render_service(SERVICES_NAMESPACE, "prometheus", {"http": ("TCP", PROMETHEUS_PORT)}),
     ]
     return yaml.safe_dump_all(manifests, sort_keys=False).encode()
-
-
-def render_storage_class() -> Manifest:
-    """Return the default StorageClass: folders on the node, made by the controller manager."""
-    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "standard", "annotations": annotations},
-        "provisioner": "kubernetes.io/host-path",
-        "reclaimPolicy": "Delete",
-        "volumeBindingMode": "Immediate",
-    }
 
 
 def render_reader_role() -> list[Manifest]:

@@ -132,7 +132,7 @@ def api_server(cluster: Cluster) -> Component:
 
 
 def controller_manager(cluster: Cluster) -> Component:
-    """Return the controller manager; it provisions volumes as folders on the node."""
+    """Return the controller manager."""
     pki = cluster.directory / "pki"
     flags = {
         "kubeconfig": cluster.config("controller-manager.kubeconfig"),
@@ -143,7 +143,6 @@ def controller_manager(cluster: Cluster) -> Component:
         "use-service-account-credentials": "true",
         "cluster-cidr": POD_NETWORK,
         "allocate-node-cidrs": "false",
-        "enable-hostpath-provisioner": "true",
         "leader-elect": "false",
     }
     return Component.of(cluster, "kube-controller-manager", flags)

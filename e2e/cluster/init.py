@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-# What the kubelet, containerd, CNI and the volume provisioner write at fixed places. Some exist on any machine, so that
-# no folder has to be made on it: /var/lib stands for /var/lib/kubelet and /var/lib/cni, /tmp for /tmp/hostpath_pv.
+# Where the kubelet, containerd, runc and CNI write at fixed places. These folders exist on any machine, so that none has to
+# be made on it: /var/lib stands for /var/lib/kubelet and /var/lib/cni.
 COVERED = ("/run", "/tmp", "/var/lib", "/var/log")
 
 

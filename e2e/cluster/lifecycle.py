@@ -22,6 +22,7 @@ from e2e.cluster.namespaces import (
 )
 from e2e.cluster.ports import free_ports
 from e2e.cluster.processes import end_all, records
+from e2e.cluster.remains import remains
 from e2e.cluster.state import Cluster, lock_file
 from e2e.cluster.steps import StepFailed, say
 from e2e.cluster.unpacked import unpacked_program
@@ -133,6 +134,9 @@ def _remove(directory: Path) -> None:
         remove_control_groups(there)
     if directory.exists():
         shutil.rmtree(directory)
+    left = remains(directory) if there is not None else []
+    if left:
+        raise StepFailed(f"cluster {directory.name} is not gone: {', '.join(left[:10])} of {len(left)} are still there")
 
 
 def _locked(directory: Path) -> AbstractContextManager[None]:

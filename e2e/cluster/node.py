@@ -26,7 +26,7 @@ S3_PORT = 8333
 PROMETHEUS_PORT = 9090
 S3_ACCESS_KEY = "groundplane"  # nobody outside the node reaches the server
 S3_SECRET_KEY = "groundplane-secret"
-TARGETS = Path(__file__).with_name("targets.py")
+ROOT = Path(__file__).parents[2]
 READY_SECONDS = 120.0
 # What answers as soon as a component works; asked on the node.
 PROBES = {
@@ -56,7 +56,7 @@ def write_configuration(cluster: Cluster, pause_image: str) -> None:
         cluster.config(folder).mkdir(exist_ok=True)
     for name, content in files.items():
         replace_file(cluster.config(name), content.encode())
-    for component in ("containerd", "kubelet", "volume-plugins", "s3", "prometheus"):
+    for component in ("containerd", "kubelet", "volume-plugins", "volumes", "s3", "prometheus"):
         cluster.data(component).mkdir(exist_ok=True)
 
 
@@ -70,7 +70,8 @@ def start_kubernetes(cluster: Cluster) -> None:
     """Start what makes this machine a node; the API server answers already."""
     for component in (kubelet(cluster), kube_proxy(cluster), coredns(cluster)):
         start(cluster, component)
-    spawn(cluster, "targets", targets(cluster))
+    spawn(cluster, "targets", own_program(cluster, "targets", cluster.config("targets.json")))
+    spawn(cluster, "volumes", own_program(cluster, "volumes", cluster.data("volumes")))
 
     def is_registered() -> bool:
         require_alive(cluster)
@@ -220,10 +221,10 @@ def prometheus(cluster: Cluster) -> Component:
     return Component(name="prometheus", command=(str(program), *options, "--web.enable-lifecycle"))
 
 
-def targets(cluster: Cluster) -> tuple[str, ...]:
-    """Return the command that finds the pods which Prometheus scrapes; our Python may not be visible on the node."""
-    arguments = (cluster.api_url, str(cluster.directory / "pki"), str(cluster.config("targets.json")))
-    return (*cluster.enter, sys.executable, "-I", str(TARGETS), *arguments)
+def own_program(cluster: Cluster, module: str, file: Path) -> tuple[str, ...]:
+    """Return the command of a program of this package, in the node's network; our Python may not be visible on the node."""
+    python = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-m", f"{__package__}.{module}")
+    return (*cluster.enter, *python, cluster.api_url, str(cluster.directory / "pki"), str(file))
 
 
 def s3_server(cluster: Cluster) -> Component:

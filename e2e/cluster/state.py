@@ -68,8 +68,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def machine_name(self) -> str:
-        """What the network namespace and the control groups of the node are called on this machine."""
-        return f"groundplane-{self.name}"
+        """What the node's namespace and control groups are called on this machine."""
+        return machine_name(self.name)
 
     @property
     def network_namespace(self) -> Path:
@@ -102,6 +102,11 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         """Return the path of a program that was built for clusters."""
         module = next(module for module in ALL_MODULES if name in module.packages)
         return module.binary(self.cache, name)
+
+
+def machine_name(name: str) -> str:
+    """Return what the network namespace and the control groups of a cluster's node are called on this machine."""
+    return f"groundplane-{name}"
 
 
 def state_directory(environment: Mapping[str, str], name: str) -> Path:
