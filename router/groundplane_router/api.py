@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from groundplane.errors import InvalidInput
+from groundplane.process.bodies import Bodies
 from groundplane.process.clock import Clock
-from groundplane.process.http import decode_json, json_response, read_body
+from groundplane.process.http import decode_json, json_response
 from groundplane.wire.directory import Access
 from groundplane.wire.public import (
     MAX_BODY_BYTES,
@@ -35,9 +36,6 @@ from groundplane_router.memos import Memos
 from groundplane_router.request_log import note_answer, note_of
 
 JSON: Final = "application/json"
-BODY_SECONDS: Final = 10.0
-"""A body that takes longer to arrive holds a place that others need."""
-
 DECODED_AT_ONCE_BYTES: Final = 64 * 1024
 """A larger body is decoded beside the event loop: 8 MiB of small values take half a second, and others are waiting."""
 
@@ -70,10 +68,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 class Api:
     """Handlers of the routes below /v1."""
 
-    def __init__(self, services: Services, limits: ApiLimits, clock: Clock) -> None:
+    def __init__(self, services: Services, limits: ApiLimits, clock: Clock, bodies: Bodies) -> None:
         self._services = services
         self._limits = limits
         self._clock = clock
+        self._bodies = bodies
         self._requests = Admission(limits.max_requests)
         self._index_requests = Admission(limits.max_index_requests)
 
@@ -83,7 +82,7 @@ class Api:
         note.is_question = True
         with self._requests.admit():
             grants = await self._identify(request, "read")
-            question = await _body(request, GroundRequest, MAX_QUESTION_BYTES)
+            question = await self._body(request, GroundRequest, MAX_QUESTION_BYTES)
             answer = await self._services.grounding.ground(grants, question, self._deadline(), note.query_id)
             note_answer(request, answer)
             return json_response(answer)
@@ -94,7 +93,7 @@ class Api:
         note.is_question = True
         with self._requests.admit():
             grants = await self._identify(request, "read")
-            question = await _body(request, EvidenceRequest, MAX_QUESTION_BYTES)
+            question = await self._body(request, EvidenceRequest, MAX_QUESTION_BYTES)
             answer = await self._services.grounding.evidence(grants, question, self._deadline(), note.query_id)
             note_answer(request, answer)
             return json_response(answer)
@@ -103,7 +102,7 @@ class Api:
         """Serve `POST /v1/documents`."""
         with self._index_requests.admit():
             grants = await self._identify(request, "write")
-            batch = await _body(request, IndexRequest, MAX_BODY_BYTES)
+            batch = await self._body(request, IndexRequest, MAX_BODY_BYTES)
             deadline = Deadline(self._clock, self._limits.index_deadline_seconds)
             return json_response(await self._services.indexer.index(grants, batch.documents, deadline))
 
@@ -136,7 +135,7 @@ class Api:
         """Serve `PUT /v1/memos/{name}/{fingerprint}`."""
         with self._requests.admit():
             grants = await self._identify(request, "write")
-            memo = await _body(request, MemoInput, MAX_MEMO_BODY_BYTES)
+            memo = await self._body(request, MemoInput, MAX_MEMO_BODY_BYTES)
             name, fingerprint = _memo_name(request)
             return json_response(await self._services.memos.put(grants, name, fingerprint, memo, self._deadline()))
 
@@ -167,20 +166,13 @@ class Api:
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._limits.deadline_seconds)
 
-
-async def _body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
-    """Return the decoded body. Raises InvalidInput: 400, 408, 413, 415."""
-    _check_query_parameters(request, set())
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            body = await read_body(request, max_bytes, JSON)
-    except TimeoutError as error:
-        raise InvalidInput(
-            f"body did not arrive within {BODY_SECONDS:.0f} s: send it at once", code="body_too_slow", status=408
-        ) from error
-    if len(body) <= DECODED_AT_ONCE_BYTES:
-        return decode_json(body_type, body)
-    return await asyncio.to_thread(decode_json, body_type, body)
+    async def _body(self, request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
+        """Return the decoded body. Raises InvalidInput: 400, 408, 413, 415; Unavailable if too much is being read."""
+        _check_query_parameters(request, set())
+        async with self._bodies.read(request, max_bytes, JSON) as body:
+            if len(body) <= DECODED_AT_ONCE_BYTES:
+                return decode_json(body_type, body)
+            return await asyncio.to_thread(decode_json, body_type, body)
 
 
 def _check_query_parameters(request: Request, known: set[str]) -> None:

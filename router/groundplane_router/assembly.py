@@ -13,6 +13,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from groundplane.analysis import Analyser
+from groundplane.process.bodies import Bodies
 from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.process.metrics import MetricsEndpoint, new_registry
@@ -49,6 +50,7 @@ from groundplane_router.token_checks import TokenChecks
 from groundplane_router.vector_space import VectorSpaces
 
 DISTRIBUTION: Final = "groundplane"
+MIB: Final = 1024 * 1024
 
 _LOG: Final = Log("router")
 
@@ -163,10 +165,12 @@ def _application(
         max_requests=settings.max_requests,
         max_index_requests=settings.max_index_requests,
     )
+    bodies = Bodies(settings.bodies_mib * MIB)
+    metrics.body_bytes.set_function(lambda: bodies.held_bytes)
     pages = OpenApiPages(build_openapi(OPERATIONS, version(DISTRIBUTION)))
     probes = Probes(background.directory, background.monitor)
     routes = [
-        *api_routes(Api(services, limits, clock)),
+        *api_routes(Api(services, limits, clock, bodies)),
         *open_routes(probes, MetricsEndpoint(metrics.registry), pages),
     ]
     return build_app(routes, RouterProblems(Log("router.requests")), metrics, background.lifespan)

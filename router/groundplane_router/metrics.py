@@ -80,6 +80,9 @@ class RouterMetrics:
         )
         self.build = Gauge("grounding_build_info", "Version of this router.", ["version"], registry=registry)
         self.in_flight = Gauge("grounding_requests_in_flight", "Requests being answered.", registry=registry)
+        self.body_bytes = Gauge(
+            "grounding_request_body_bytes", "Bytes of request bodies that are being read.", registry=registry
+        )
         self._prepare()
 
     def _prepare(self) -> None:

@@ -228,6 +228,15 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             le=1_024,
         ),
     ] = 8
+    bodies_mib: Annotated[
+        int,
+        setting(
+            "GROUNDPLANE_BODIES_MIB",
+            "MiB of request bodies read at once, all together, before one more gets 503; at least 8",
+            ge=8,
+            le=65_536,
+        ),
+    ] = 64
     log_level: Annotated[LogLevel, setting("GROUNDPLANE_LOG_LEVEL", "debug, info, warning or error")] = "info"
 
     @property

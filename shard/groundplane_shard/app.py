@@ -13,6 +13,7 @@
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,7 +24,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from groundplane.errors import Denied, GroundplaneError, InvalidInput
-from groundplane.process.http import BugBarrier, PatternRoute, decode_msgpack, read_body
+from groundplane.process.bodies import Bodies
+from groundplane.process.http import BugBarrier, PatternRoute, decode_msgpack
 from groundplane.process.metrics import MetricsEndpoint
 from groundplane.tokens import Right
 from groundplane.wire.internal import MAX_WRITE_BYTES, SearchRequest, WriteRequest
@@ -36,6 +38,7 @@ MAX_SEARCH_BYTES = 256 * 1024
 MAX_PAGE = 1_000
 
 Handler = Callable[[Request], Awaitable[object]]
+BodyT = TypeVar("BodyT")
 
 
 class ObservedMetrics:
@@ -54,10 +57,12 @@ class ObservedMetrics:
 class ShardApi:
     """The routes of one shard."""
 
-    def __init__(self, shard: Shard, access: Access, metrics: ShardMetrics) -> None:
+    def __init__(self, shard: Shard, access: Access, metrics: ShardMetrics, bodies: Bodies) -> None:
         self._shard = shard
         self._access = access
         self._metrics = metrics
+        self._bodies = bodies
+        metrics.body_bytes.set_function(lambda: bodies.held_bytes)
 
     def routes(self, metrics_endpoint: MetricsEndpoint) -> list[Route]:
         """Return all routes of the application."""
@@ -91,13 +96,16 @@ class ShardApi:
         return PatternRoute(path, endpoint, methods=[method])
 
     async def _search(self, request: Request) -> object:
-        body = await read_body(request, MAX_SEARCH_BYTES, MSGPACK)
+        asked = await self._body(request, SearchRequest, MAX_SEARCH_BYTES)
         with self._metrics.search_seconds.time():
-            return await self._shard.search(decode_msgpack(SearchRequest, body))
+            return await self._shard.search(asked)
 
     async def _write(self, request: Request) -> object:
-        body = await read_body(request, MAX_WRITE_BYTES, MSGPACK)
-        return await self._shard.write(decode_msgpack(WriteRequest, body))
+        return await self._shard.write(await self._body(request, WriteRequest, MAX_WRITE_BYTES))
+
+    async def _body(self, request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
+        async with self._bodies.read(request, max_bytes, MSGPACK) as body:
+            return decode_msgpack(body_type, body)
 
     async def _documents(self, request: Request) -> object:
         limit = request.query_params.get("limit", "100")

@@ -33,6 +33,9 @@ class ShardMetrics:
         self.flush_seconds = Histogram(
             "corpus_flush_duration_seconds", "Time of one flush.", buckets=LATENCY_BUCKETS_SECONDS, registry=registry
         )
+        self.body_bytes = Gauge(
+            "corpus_request_body_bytes", "Bytes of request bodies that are being read.", registry=registry
+        )
         self.ready = Gauge("corpus_ready", "1 while this shard answers and accepts writes.", registry=registry)
         self.documents = Gauge("corpus_documents", "Documents that searches see.", registry=registry)
         self.chunks = Gauge("corpus_chunks", "Chunks that searches see.", registry=registry)

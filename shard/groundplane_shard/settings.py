@@ -85,6 +85,14 @@ class ShardSettings(StoreSettings, frozen=True, kw_only=True):
     max_queued_writes: Annotated[
         int, setting("GROUNDPLANE_MAX_QUEUED_WRITES", "write requests that wait; more are refused with 503", ge=1)
     ] = 256
+    bodies_mib: Annotated[
+        int,
+        setting(
+            "GROUNDPLANE_BODIES_MIB",
+            "MiB of request bodies read at once, all together, before one more gets 503; at least 64",
+            ge=64,
+        ),
+    ] = 128
     max_connections: Annotated[
         int, setting("GROUNDPLANE_MAX_CONNECTIONS", "open connections; more are refused with 503", ge=1)
     ] = 1_024

@@ -7,8 +7,8 @@ import jsonschema
 import pytest
 
 from groundplane.errors import Unavailable
+from groundplane.process import bodies
 from groundplane.wire.names import format_position
-from groundplane_router import api
 from groundplane_router.admission import Admission
 from groundplane_router.openapi import build_openapi
 from groundplane_router.operations import OPERATIONS
@@ -33,7 +33,7 @@ CASES = [
 async def filled(installation, monkeypatch):
     await installation.index(a="some text about pumps")
     await installation.http.put("/v1/memos/n/f", json={"response": 1}, headers=installation.headers())
-    monkeypatch.setattr(api, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
     return installation
 
 

@@ -11,7 +11,7 @@ NAMES = {
     "grounding_requests", "grounding_request_duration_seconds", "grounding_stage_duration_seconds", "grounding_unavailable",
     "grounding_memo", "grounding_semantic_active", "grounding_semantic_probe_failures", "grounding_embedder_info",
     "grounding_shard_up", "grounding_shard_declared", "grounding_dropped_documents", "grounding_build_info",
-    "grounding_requests_in_flight", "grounding_token_checks", "grounding_token_check_duration_seconds",
+    "grounding_requests_in_flight", "grounding_request_body_bytes", "grounding_token_checks", "grounding_token_check_duration_seconds",
     "grounding_directory_age_seconds", "grounding_directory_faults",
 }  # fmt: skip
 

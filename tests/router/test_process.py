@@ -132,7 +132,7 @@ async def test_a_question_is_answered_within_its_deadline(tmp_path):
 
 async def test_a_slow_body_is_cut_off(installation, monkeypatch):
     """A place that a slow sender holds is one that others need."""
-    monkeypatch.setattr("groundplane_router.api.BODY_SECONDS", 0.05)
+    monkeypatch.setattr("groundplane.process.bodies.BODY_SECONDS", 0.05)
 
     async def endless():
         yield b"{"

@@ -1,4 +1,4 @@
-"""HTTP at the edge of a program: bounded bodies in, JSON out, and every failure as one problem document.
+"""HTTP at the edge of a program: typed bodies in, JSON out, and every failure as one problem document.
 
 Only `problem_of` decides which status an error gets:
 
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,36 +39,6 @@ _PATTERN = "groundplane.pattern"
 _TITLES = {400: "invalid request", 401: "not authenticated", 403: "not allowed", 404: "not found", 405: "method not allowed",
            408: "too slow", 409: "conflict", 413: "too large", 415: "unsupported media type", 422: "cannot be processed",
            429: "too many requests", 500: "internal error", 503: "unavailable"}  # fmt: skip
-
-
-async def read_body(request: Request, max_bytes: int, media_type: str) -> bytes:
-    """Return the whole body. Raises InvalidInput: 413 past `max_bytes`, 415 for another media type or any encoding."""
-    declared = request.headers.get("content-type", media_type).split(";")[0].strip().lower()
-    if declared != media_type:
-        raise InvalidInput(
-            f"content type {declared[:64]!r}: expected {media_type}", code="unsupported_media_type", status=415
-        )
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise InvalidInput("body is encoded: expected no content-encoding", code="unsupported_media_type", status=415)
-    too_large = InvalidInput(
-        f"body is larger than {max_bytes} bytes: send less at once", code="body_too_large", status=413
-    )
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > max_bytes:
-        raise too_large
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async for part in request.stream():
-            size += len(part)
-            if size > max_bytes:
-                raise too_large
-            parts.append(part)
-    except ClientDisconnect as error:
-        raise InvalidInput(
-            "the caller closed the connection before its body was read", code="client_disconnected"
-        ) from error
-    return b"".join(parts)
 
 
 def decode_json(body_type: type[BodyT], body: bytes) -> BodyT:

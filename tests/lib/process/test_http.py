@@ -31,7 +31,6 @@ from groundplane.process.http import (
     decode_json,
     decode_msgpack,
     problem_of,
-    read_body,
     route_of,
 )
 from groundplane.process.logs import Log
@@ -162,42 +161,6 @@ def serve(handler):
         middleware=[Middleware(BugBarrier, answer=problems)],
     )
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x")
-
-
-async def echo(request: Request) -> Response:
-    return Response(await read_body(request, 10, "application/json"))
-
-
-async def endless():
-    while True:
-        yield b"x"
-
-
-@pytest.mark.parametrize(
-    ("headers", "content", "status"),
-    [
-        pytest.param({}, b"0123456789", 200, id="at-the-bound"),
-        pytest.param({}, b"0123456789x", 413, id="declared-too-long"),
-        pytest.param({"content-type": "text/plain"}, b"x", 415, id="other-type"),
-        pytest.param({"content-type": "Application/JSON; charset=utf-8"}, b"x", 200, id="parameters-of-the-type"),
-        pytest.param({"content-encoding": "gzip"}, b"x", 415, id="compressed"),
-        pytest.param({"content-length": "1"}, b"0123456789x", 413, id="length-that-lies"),
-    ],
-)
-async def test_a_body_is_read_up_to_its_bound(headers, content, status):
-    """Excess is refused, whatever the headers say."""
-    async with serve(echo) as client:
-        answer = await client.post("/things/1", content=content, headers=headers)
-
-    assert answer.status_code == status
-
-
-async def test_an_endless_body_is_refused_at_its_bound():
-    """Not when memory is full."""
-    async with serve(echo) as client:
-        answer = await client.post("/things/1", content=endless())
-
-    assert answer.status_code == 413
 
 
 async def test_a_bug_is_logged_once_by_its_pattern_and_told_to_nobody(caplog):
