@@ -8,8 +8,9 @@ import msgspec
 from groundplane.errors import CorruptData, InvalidInput, OutcomeUnknown, Superseded, Unavailable
 from groundplane_shard.log import LocalFile, Position, Replica, Restoration, Seq, SnapshotFile, Witness, Writer, restore
 from groundplane_shard.log import operations as ops
+from tests.simulation.dialogue import Lane
 from tests.simulation.model import require
-from tests.simulation.process import Lane, Process
+from tests.simulation.process import Process
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -1,15 +1,13 @@
 """One process life and one incarnation, as the simulation sees them from outside."""
 
-from collections.abc import Generator
 from typing import Any
 
 from groundplane_shard.log import Identity, Layout, Position, Writer
 from groundplane_shard.log import operations as ops
 from tests.simulation.contents import Contents
+from tests.simulation.dialogue import Dialogue
 from tests.simulation.model import Model
 from tests.simulation.store import SimulatedStore
-
-Lane = Generator[ops.Operation, Any, None]
 
 
 class Corpus:
@@ -49,7 +47,7 @@ class Process:
         self.is_taking_over = False
         self.is_publishing = False
         self.writer: Writer | None = None
-        self.lanes: list[tuple[Lane, ops.Operation, Any]] = []  # generator, what it waits for, answer already there
+        self.lanes: list[tuple[Dialogue, ops.Operation, Any]] = []  # dialogue, what it waits for, answer already there
         self.frozen_until = 0
         self.cut_off_until = 0  # until this step none of its requests is answered
 

@@ -16,10 +16,11 @@ from groundplane_shard.log import operations as ops
 from tests.simulation.channel import LATE, Channel
 from tests.simulation.contents import fresh_payload, unpack
 from tests.simulation.coverage import Coverage
+from tests.simulation.dialogue import Dialogue, Lane
 from tests.simulation.faults import KINDS, Rates
 from tests.simulation.lanes import log_lane, manifest_lane, staged_path
 from tests.simulation.model import Violation
-from tests.simulation.process import Corpus, Lane, Process
+from tests.simulation.process import Corpus, Process
 from tests.simulation.store import SimulatedStore
 
 
@@ -86,7 +87,7 @@ class World:
                 return
         self._resume(process, index, lane, answer)
 
-    def _resume(self, process: Process, index: int, lane: Lane, answer: Any) -> None:
+    def _resume(self, process: Process, index: int, lane: Dialogue, answer: Any) -> None:
         try:
             process.lanes[index] = (lane, lane.send(answer), None)
         except StopIteration:
@@ -94,7 +95,8 @@ class World:
             self._replace(process)
         else:
             if self._coverage is not None:
-                self._coverage.note(lane)
+                for chain in lane.chains():
+                    self._coverage.note(chain)
 
     def freeze(self, process: Process) -> None:
         """Let a process sleep; what it was told before it will know when it wakes up."""
@@ -105,7 +107,8 @@ class World:
         self.fault(process, "crash")
         for lane, operation, answer in process.lanes:
             if self._coverage is not None:
-                self._coverage.note_crash(lane)
+                for chain in lane.chains():
+                    self._coverage.note_crash(chain)
             if answer is None and _is_change(operation) and self.rng.random() < 0.3:
                 self.late.append((operation, process))  # it was on its way
         self._replace(process)
@@ -120,7 +123,8 @@ class World:
     def add(self, process: Process, *lanes: Lane) -> None:
         """Let a process run these lanes."""
         self.processes.append(process)
-        process.lanes = [(lane, next(lane), None) for lane in lanes]
+        dialogues = [Dialogue(lane, self.rng) for lane in lanes]
+        process.lanes = [(dialogue, dialogue.begin(), None) for dialogue in dialogues]
 
     def end(self, process: Process) -> None:
         """Let a process end where it is."""

@@ -32,8 +32,7 @@ class Judgement(msgspec.Struct, frozen=True):
 def collect(judged: Judgement) -> Steps[int]:
     """Delete what is not needed; return how many objects."""
     doomed = (yield from _unneeded_records(judged)) + (yield from _unneeded_files(judged))
-    for key in doomed:
-        yield from steps.delete(key)
+    yield from steps.together(steps.delete(key) for key in doomed)
     return len(doomed)
 
 

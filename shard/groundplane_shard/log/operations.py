@@ -13,21 +13,23 @@ Store operations and the results that may answer them:
     List      Listed | Unknown
     Delete    Deleted (also: was absent) | Unknown
 
-Effects on the process's own state, and `Pause`:
+Effects on the process's own state, `Pause`, and several dialogues at once:
 
     Restore   Restored | Damaged
     Apply     Applied
     Pause     Resumed
+    Together  Joined | Failed
 
 `Unknown` for a write means: it may have happened, or may still happen, however late. `Refused` means: it did not happen
 and will not; a store that cannot be sure answers `Unknown`. `Conflict` means: not done, ask again.
 """
 
 from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from groundplane.errors import GroundplaneError
 from groundplane_shard.log.manifest import Snapshot
 from groundplane_shard.log.record import Position, Record
 
@@ -112,6 +114,15 @@ class Pause(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class Together(msgspec.Struct, frozen=True):
+    """Hold several dialogues at once, in any order; none of them rests on another.
+
+    Where one raises, the others are cut off at the operation they are at, which may still be done.
+    """
+
+    parts: tuple["Steps[Any]", ...]
+
+
 class Found(msgspec.Struct, frozen=True):
     """The object's bytes and the etag of this version."""
 
@@ -182,8 +193,20 @@ class Resumed(msgspec.Struct, frozen=True):
     """The pause is over."""
 
 
+class Joined(msgspec.Struct, frozen=True):
+    """All dialogues have ended: what each of them returned, in the order in which they were given."""
+
+    values: tuple[Any, ...]
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """One of the dialogues raised this."""
+
+    error: GroundplaneError
+
+
 StoreOperation: TypeAlias = Get | Create | Replace | Upload | Verify | List | Delete
-Operation: TypeAlias = StoreOperation | Restore | Apply | Pause
+Operation: TypeAlias = StoreOperation | Restore | Apply | Pause | Together
 Result: TypeAlias = (
     Found
     | Absent
@@ -199,6 +222,8 @@ Result: TypeAlias = (
     | Restored
     | Applied
     | Resumed
+    | Joined
+    | Failed
 )
 
 Value = TypeVar("Value")

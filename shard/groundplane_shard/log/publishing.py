@@ -2,7 +2,7 @@
 
 A file is reused only if the MANIFEST that the change is based on lists it with equal path, size and SHA-256 and its
 stored bytes still verify; never because an object happens to exist. Everything else is uploaded under this upload's own
-id, which no other upload ever has. The snapshot's sequence is that of the last record frozen into it.
+id, which no other upload ever has. Files are placed several at a time. The snapshot's sequence is that of the last record frozen into it.
 The log floor moves only once as many snapshots are kept as were asked for: until then the whole log is the last resort.
 Errors: `Unavailable` and `InvalidInput` (certainly not published), `OutcomeUnknown`, `CorruptData` (an upload does not
 verify), and what the caller's ownership check raises.
@@ -78,10 +78,8 @@ def publish(cell: ManifestCell, plan: Plan, check_ours: Callable[[Manifest], Non
 
 
 def _place_files(base: Manifest, plan: Plan) -> Steps[tuple[SnapshotFile, ...]]:
-    placed: tuple[SnapshotFile, ...] = ()
-    for file in sorted(plan.files, key=lambda file: file.path):
-        placed += ((yield from place_file(file, base, plan)),)
-    return placed
+    files = sorted(plan.files, key=lambda file: file.path)
+    return (yield from steps.together(place_file(file, base, plan) for file in files))
 
 
 def place_file(file: LocalFile, base: Manifest, plan: Plan) -> Steps[SnapshotFile]:

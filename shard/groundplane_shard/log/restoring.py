@@ -126,12 +126,14 @@ def _claim(target: ManifestCell, source: Manifest) -> Steps[None]:
 
 def _copy_files(snapshot: Snapshot, epoch: Epoch, wanted: Restoration) -> Steps[Snapshot]:
     upload, layout = upload_id(epoch, wanted.token), wanted.target.layout
-    files: tuple[SnapshotFile, ...] = ()
-    for known in snapshot.files:
+
+    def copy(known: SnapshotFile) -> Steps[SnapshotFile]:
         name = snapshot_name(upload, known.path)
         local = LocalFile(path=known.path, source=wanted.local_path(known), size=known.size, sha256=known.sha256)
         yield from publishing.upload(layout.object(name), local)
-        files += (msgspec.structs.replace(known, key=name),)
+        return msgspec.structs.replace(known, key=name)
+
+    files = yield from steps.together(map(copy, snapshot.files))
     return msgspec.structs.replace(snapshot, upload_id=upload, files=files)
 
 

@@ -5,6 +5,9 @@ are used up the caller learns which of two things is true: `Unavailable` (certai
 `OutcomeUnknown` (it may have been, or may still be).
 """
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from groundplane.errors import OutcomeUnknown, Unavailable
 from groundplane_shard.log.operations import (
     Absent,
@@ -12,8 +15,10 @@ from groundplane_shard.log.operations import (
     Create,
     Delete,
     Deleted,
+    Failed,
     Found,
     Get,
+    Joined,
     List,
     Listed,
     Operation,
@@ -22,8 +27,11 @@ from groundplane_shard.log.operations import (
     Result,
     Steps,
     Stored,
+    Together,
     Unknown,
 )
+
+Value = TypeVar("Value")
 
 MAX_TRIES = 6
 MAX_READS = 3  # of an object whose bytes do not fit, in case only the answer was damaged
@@ -32,6 +40,20 @@ MAX_READS = 3  # of an object whose bytes do not fit, in case only the answer wa
 def unexpected(operation: Operation, result: Result) -> TypeError:
     """Return the error for an answer that does not belong to its question: a bug in the driver."""
     return TypeError(f"{type(operation).__name__} was answered by {type(result).__name__}")
+
+
+def together(parts: Iterable[Steps[Value]]) -> Steps[tuple[Value, ...]]:
+    """Hold all these dialogues at once and return their values in order. Raises what the first one that fails raises."""
+    operation = Together(tuple(parts))
+    if not operation.parts:
+        return ()
+    match (yield operation):
+        case Joined(values):
+            return values
+        case Failed(error):
+            raise error
+        case other:
+            raise unexpected(operation, other)
 
 
 def get(key: str) -> Steps[Found | Absent]:

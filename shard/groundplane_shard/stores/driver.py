@@ -6,11 +6,11 @@ effects are not the protocol's business: they end the run, and the protocol's ob
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from groundplane.errors import OutcomeUnknown, Unavailable
+from groundplane.errors import GroundplaneError, OutcomeUnknown, Unavailable
 from groundplane_shard.failpoints import Failpoint, reach, reach_done, reach_sent
 from groundplane_shard.log.layout import Layout
 from groundplane_shard.log.manifest import Snapshot, SnapshotFile
@@ -21,7 +21,9 @@ from groundplane_shard.log.operations import (
     Damaged,
     Delete,
     Deleted,
+    Failed,
     Get,
+    Joined,
     List,
     Operation,
     Pause,
@@ -33,6 +35,7 @@ from groundplane_shard.log.operations import (
     Resumed,
     Steps,
     StoreOperation,
+    Together,
     Unknown,
     Upload,
     Verified,
@@ -44,6 +47,7 @@ from groundplane_shard.stores.protocol import ObjectStore
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 1.0
 _PARALLEL_DOWNLOADS = 8
+_PARALLEL_DIALOGUES = 8  # that the protocol wants at once
 _DOWNLOAD_TRIES = 4
 
 Value = TypeVar("Value")
@@ -77,7 +81,7 @@ async def run(steps: Steps[Value], store: ObjectStore, effects: Effects, watch: 
     try:
         operation = next(steps)
         while True:
-            result = await _perform(operation, store, effects)
+            result = await _perform(operation, store, effects, watch)
             watch(operation, result)
             operation = steps.send(result)
     except StopIteration as end:
@@ -85,6 +89,28 @@ async def run(steps: Steps[Value], store: ObjectStore, effects: Effects, watch: 
         return value
     finally:
         steps.close()
+
+
+async def _hold_together(parts: Sequence[Steps[Any]], store: ObjectStore, effects: Effects, watch: Watch) -> Result:
+    """Run `parts`, a few at a time, until all have ended or one has failed; none runs on afterwards."""
+    turns = asyncio.Semaphore(_PARALLEL_DIALOGUES)
+
+    async def hold(part: Steps[Any]) -> Any:
+        async with turns:
+            return await run(part, store, effects, watch)
+
+    tasks = [asyncio.ensure_future(hold(part)) for part in parts]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    failed = [task for task in tasks if not task.cancelled() and task.exception() is not None]
+    try:
+        return Joined(tuple(task.result() for task in failed or tasks))
+    except GroundplaneError as error:
+        return Failed(error)
 
 
 async def download_snapshot(
@@ -131,7 +157,7 @@ async def _download(store: ObjectStore, key: str, target: Path, file: SnapshotFi
     return await store.download(key, target, size=file.size, sha256=file.sha256)
 
 
-async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -> Result:
+async def _perform(operation: Operation, store: ObjectStore, effects: Effects, watch: Watch) -> Result:
     match operation:
         case Restore(snapshot):
             return await effects.restore(snapshot)
@@ -141,6 +167,8 @@ async def _perform(operation: Operation, store: ObjectStore, effects: Effects) -
         case Pause(attempt):
             await asyncio.sleep(_pause_seconds(attempt))
             return Resumed()
+        case Together(parts):
+            return await _hold_together(parts, store, effects, watch)
         case _:
             reach_sent(operation)
             result = await _ask(operation, store)

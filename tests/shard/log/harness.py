@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from groundplane.errors import GroundplaneError
 from groundplane_shard.log import Identity, Layout, LocalFile, Position, Replica, Snapshot, Steps, Writer
 from groundplane_shard.log import operations as ops
 
@@ -22,6 +23,28 @@ def identity(writer_id: str = "w1", owner: str = "uid-a") -> Identity:
 def digest(data: bytes) -> str:
     """Return the SHA-256 in hex, which is also the etag."""
     return hashlib.sha256(data).hexdigest()
+
+
+def in_turn(steps: Steps[Value]) -> Steps[Value]:
+    """Return the same dialogue, what it wants at once asked for one after the other: a test can stop between two parts."""
+    answer: ops.Result | None = None
+    while True:
+        try:
+            operation = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as end:
+            value: Value = end.value
+            return value
+        if isinstance(operation, ops.Together):
+            answer = ops.Joined((yield from _all_in_turn(operation.parts)))
+        else:
+            answer = yield operation
+
+
+def _all_in_turn(parts: Sequence[Steps[Any]]) -> Steps[tuple[Any, ...]]:
+    values: tuple[Any, ...] = ()
+    for part in parts:
+        values += ((yield from in_turn(part)),)
+    return values
 
 
 class Harness:
@@ -94,6 +117,15 @@ class Harness:
                 return ops.Applied()
             case ops.Pause():
                 return ops.Resumed()
+            case ops.Together(parts):
+                return self._hold(parts)
+
+    def _hold(self, parts: Sequence[Steps[Any]]) -> ops.Result:
+        """Hold one dialogue after the other."""
+        try:
+            return ops.Joined(tuple(self.run(part) for part in parts))
+        except GroundplaneError as error:
+            return ops.Failed(error)
 
     def _create(self, key: str, data: bytes) -> ops.Result:
         if key in self.objects:

@@ -9,7 +9,7 @@ from groundplane_shard.log import operations as ops
 from groundplane_shard.log.layout import Epoch
 from groundplane_shard.log.manifest import decode, encode
 from groundplane_shard.log.record import decode_unchained
-from tests.shard.log.harness import LAYOUT, Harness, identity
+from tests.shard.log.harness import LAYOUT, Harness, identity, in_turn
 
 TARGET = Identity(layout=Layout("t-acme", "00000000-0000-4000-8000-00000000000b"), owner="uid-b", writer_id="restorer")
 
@@ -127,7 +127,7 @@ def test_target_claimed_meanwhile_is_refused(harness):
 @pytest.mark.parametrize("operation", [ops.Upload, ops.Replace], ids=["files", "completion"])
 def test_copy_that_was_cut_off_is_never_opened(harness, operation):
     """Half a corpus must not look like a small one."""
-    steps = restore(wanted(harness))
+    steps = in_turn(restore(wanted(harness)))
     harness.run_until(steps, operation)
     steps.close()
 
@@ -139,7 +139,7 @@ def test_copy_that_was_cut_off_is_never_opened(harness, operation):
 
 def test_copy_that_was_cut_off_is_not_gone_on_with(harness):
     """What is there was made by somebody else, and may not be what it seems."""
-    steps = restore(wanted(harness))
+    steps = in_turn(restore(wanted(harness)))
     harness.run_until(steps, ops.Upload)
     steps.close()
 

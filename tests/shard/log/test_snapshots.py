@@ -4,7 +4,7 @@ import pytest
 
 from groundplane.errors import CorruptData, InvalidInput, Superseded, Unavailable
 from groundplane_shard.log import operations as ops
-from tests.shard.log.harness import LAYOUT, Harness
+from tests.shard.log.harness import LAYOUT, Harness, in_turn
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ def test_late_deletes_of_a_superseded_writer_are_harmless(harness):
     """A process that froze in the middle of collecting may wake at any time."""
     old = harness.writer("w1", keep_snapshots=1)
     publish_each(harness, old, 2)
-    collection = old.collect()
+    collection = in_turn(old.collect())
     pending = harness.run_until(collection, ops.Delete)
     new = harness.writer("w2", keep_snapshots=1)
     harness.run(new.append(b"z"))
