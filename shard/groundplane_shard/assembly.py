@@ -6,7 +6,6 @@ from starlette.applications import Starlette
 
 from groundplane.analysis import Analyser
 from groundplane.process.bodies import Bodies
-from groundplane.process.bodies import Bodies
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint, new_registry

@@ -6,7 +6,6 @@ import pytest
 
 from groundplane.errors import CorruptData, Superseded, Unavailable
 from groundplane.process.bodies import Bodies
-from groundplane.process.bodies import Bodies
 from groundplane.process.logs import Log
 from groundplane.process.metrics import MetricsEndpoint, new_registry
 from groundplane.tokens import SigningKey, capability_audience
