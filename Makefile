@@ -10,10 +10,10 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test simulate lint format reference bench lock clean
+.PHONY: help venv demo test simulate lint format reference bench e2e e2e-smoke cluster-up cluster-down cluster-status lock clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## make the virtual environment and install everything, by hash
 
@@ -51,6 +51,21 @@ reference: $(STAMP)  ## write the generated files: docs/reference.md and the CRD
 
 bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json
 	@$(BIN)/python -m bench
+
+e2e: $(STAMP)  ## all tests that need a Kubernetes: makes one (root, kind or KUBECONFIG), KEEP=1 keeps it; docs/cluster.md
+	@$(BIN)/python -m e2e
+
+e2e-smoke: $(STAMP)  ## whether the cluster itself does what the other tests rely on; KEEP=1 keeps it
+	@$(BIN)/python -m e2e e2e/smoke
+
+cluster-up: $(STAMP)  ## a Kubernetes with one node on this machine, in namespaces of its own; needs root
+	@$(BIN)/python -m e2e.cluster up
+
+cluster-down: $(STAMP)  ## remove that Kubernetes and everything it left
+	@$(BIN)/python -m e2e.cluster down
+
+cluster-status: $(STAMP)  ## what runs of it, and whether it can be used
+	@$(BIN)/python -m e2e.cluster status
 
 lock: $(STAMP)  ## resolve the dependencies again and write the lock files: all of it, the image's part, its build's
 	@$(LOCK) --upgrade $(RUNTIME) --extra dev pyproject.toml -o requirements.lock
