@@ -23,6 +23,7 @@ from groundplane.wire.public import (
     GroundRequest,
     IndexRequest,
     MemoInput,
+    ReindexRequest,
 )
 from groundplane_router.admission import Admission
 from groundplane_router.corpus import CorpusReports
@@ -33,6 +34,7 @@ from groundplane_router.grounding import Grounding
 from groundplane_router.identity import Authenticator
 from groundplane_router.indexing import Indexer
 from groundplane_router.memos import Memos
+from groundplane_router.reindexing import Reindexer
 from groundplane_router.request_log import note_answer, note_of
 
 JSON: Final = "application/json"
@@ -40,6 +42,7 @@ DECODED_AT_ONCE_BYTES: Final = 64 * 1024
 """A larger body is decoded beside the event loop: 8 MiB of small values take half a second, and others are waiting."""
 
 MAX_QUESTION_BYTES: Final = 256 * 1024
+MAX_REINDEX_BYTES: Final = 16 * 1024
 MAX_MEMO_BODY_BYTES: Final = MAX_MEMO_BYTES + 4_096
 
 BodyT = TypeVar("BodyT")
@@ -62,6 +65,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     indexer: Indexer
     documents: Documents
     memos: Memos
+    reindexer: Reindexer
     corpora: CorpusReports
 
 
@@ -152,6 +156,14 @@ class Api:
             grants = await self._identify(request, "write")
             _check_query_parameters(request, set())
             return json_response(await self._services.memos.delete(grants, *_memo_name(request), self._deadline()))
+
+    async def reindex(self, request: Request) -> Response:
+        """Serve `POST /v1/corpus/reindex`: some seconds of re-embedding, and how far it is."""
+        with self._index_requests.admit():
+            grants = await self._identify(request, "write")
+            asked = await self._body(request, ReindexRequest, MAX_REINDEX_BYTES)
+            deadline = Deadline(self._clock, self._limits.index_deadline_seconds)
+            return json_response(await self._services.reindexer.advance(grants, asked, deadline))
 
     async def corpus(self, request: Request) -> Response:
         """Serve `GET /v1/corpus`."""

@@ -31,6 +31,7 @@ def api_routes(api: Api) -> list[BaseRoute]:
         PatternRoute("/v1/memos/{name}/{fingerprint}", api.get_memo, methods=["GET"]),
         PatternRoute("/v1/memos/{name}/{fingerprint}", api.delete_memo, methods=["DELETE"]),
         PatternRoute("/v1/corpus", api.corpus, methods=["GET"]),
+        PatternRoute("/v1/corpus/reindex", api.reindex, methods=["POST"]),
     ]
 
 

@@ -38,9 +38,11 @@ from groundplane_router.memos import Memos
 from groundplane_router.metrics import RouterMetrics, ShardCollector
 from groundplane_router.openapi import OpenApiPages, build_openapi
 from groundplane_router.operations import OPERATIONS
+from groundplane_router.preparation import Preparation
 from groundplane_router.probes import Probes
 from groundplane_router.problems import RouterProblems
 from groundplane_router.question import QueryEncoder
+from groundplane_router.reindexing import Reindexer
 from groundplane_router.semantic import SemanticMonitor, SemanticOptions, SemanticState
 from groundplane_router.settings import RouterSettings, embedding_settings, fusion_rule
 from groundplane_router.shard_watch import ShardWatch
@@ -143,13 +145,15 @@ def _services(
     service, monitor, shards = background.service, background.monitor, background.shards
     analyser = Analyser(settings.language)
     spaces = VectorSpaces(service, monitor, shards)
+    preparation = Preparation(service)
     encoder = QueryEncoder(service, monitor, analyser)
     hybrid = Hybrid(encoder, spaces, shards, fusion_rule(settings, service.dense_floor), metrics)
     memos = Memos(shards, analyser.id, metrics)
     return Services(
         authenticator=authenticator,
         grounding=Grounding(memos, hybrid, background.local, metrics),
-        indexer=Indexer(service, spaces, shards, analyser.id, metrics),
+        indexer=Indexer(preparation, spaces, shards, analyser.id, metrics),
+        reindexer=Reindexer(preparation, spaces, shards, analyser.id, metrics),
         documents=Documents(shards, analyser.id),
         memos=memos,
         corpora=CorpusReports(shards, spaces, monitor),

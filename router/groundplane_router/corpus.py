@@ -10,7 +10,7 @@ from groundplane_router.deadline import Deadline
 from groundplane_router.directory import Grants, scope_of
 from groundplane_router.semantic import SemanticMonitor
 from groundplane_router.shards import Shards
-from groundplane_router.vector_space import VectorSpaces, check_same_space
+from groundplane_router.vector_space import VectorSpaces, checked_space
 
 
 class CorpusReports:
@@ -38,24 +38,33 @@ class CorpusReports:
             status = await self._shards.status(corpus, deadline)
         except Unavailable as failure:
             return CorpusReport(scope=scope, ready=False, detail=failure.detail, incarnation=corpus.incarnation)
+        semantic, unfit = await self._is_semantic(status)
         return CorpusReport(
             scope=scope,
             ready=status.ready,
-            detail=status.detail,
+            detail=status.detail or unfit,
             incarnation=corpus.incarnation,
             documents=status.documents,
             chunks=status.chunks,
             sequence=status.sequence,
             age_seconds=status.age_seconds,
-            semantic=await self._is_semantic(status),
+            semantic=semantic,
+            reindexed_documents=status.reindex.documents if status.reindex is not None else None,
         )
 
-    async def _is_semantic(self, status: ShardStatus) -> bool | None:
-        """Return whether queries to this corpus can be answered by meaning; None while nothing was written to it."""
+    async def _is_semantic(self, status: ShardStatus) -> tuple[bool | None, str | None]:
+        """Return whether queries to this corpus can be answered by meaning, and the detail if it is the corpus that cannot.
+
+        None while nothing was written to it.
+        """
         if status.embedding is None:
-            return None
+            return None, None
         try:
-            check_same_space(status.embedding, await self._spaces.own())
+            own = await self._spaces.own()
         except Unavailable:
-            return False
-        return self._monitor.state.is_active
+            return False, None
+        try:
+            checked_space(status, own)
+        except Unavailable as failure:
+            return False, failure.detail
+        return self._monitor.state.is_active, None

@@ -84,7 +84,7 @@ class Grounding:
             raise RetrievalUnavailable(outcome.failure, searched)
         return EvidenceAnswer(
             query_id=query_id,
-            semantic=True,
+            semantic=outcome.semantic,
             hits=outcome.hits,
             basis=outcome.basis,
             searched=searched,
@@ -114,7 +114,7 @@ class Grounding:
             status=verdict.status,
             tier=verdict.tier,
             query_id=query_id,
-            semantic=isinstance(outcome, Answered),
+            semantic=isinstance(outcome, Answered) and outcome.semantic,
             hits=verdict.hits,
             memo=None,
             unavailable=verdict.unavailable,

@@ -1,7 +1,8 @@
 """The hybrid tier: one query vector, the caller's shard and the platform's in parallel, one fused ranking.
 
 The outcome is `Answered` (searched completely, perhaps without a find) or `Unanswered` (could not be searched, with a reason);
-nothing in between. Only a caller that said `partial: allow` gets an `Answered` in which a scope is missing, and it is marked.
+nothing in between. While a corpus is being re-embedded all are asked by words alone, since scores of two kinds do not compare,
+and the answer says so; without a find it is `Unanswered`. Only a caller that said `partial: allow` gets an `Answered` in which a scope is missing, and it is marked.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from groundplane_router.fusion import FusionRule, ScopeAnswer, fuse, window_for
 from groundplane_router.metrics import RouterMetrics
 from groundplane_router.question import EncodedQuery, QueryEncoder, Question
 from groundplane_router.shards import BAD_ANSWER, Shards
-from groundplane_router.vector_space import EMBEDDING_MISMATCH, VectorSpaces
+from groundplane_router.vector_space import EMBEDDING_MISMATCH, REINDEXING, VectorSpaces
 
 NOT_SEARCHED: Final = "not_searched"
 """Detail of a scope that was not asked, because the query had no vector."""
@@ -50,8 +51,12 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """The corpora were searched; no hits means that they say nothing."""
+    """The corpora were searched; no hits means that they say nothing.
 
+    Not `semantic`: a corpus is being re-embedded, so all were asked by words alone, and there are hits.
+    """
+
+    semantic: bool = True
     hits: list[Hit]
     basis: Basis
     reports: ScopeReports
@@ -99,10 +104,11 @@ class Hybrid:
                 return self._unanswered(failure, _not_searched(grants), Spent(embed_ms=embed.ms))
         with self._metrics.stage("search") as search:
             request = _request(query, question)
-            corpora = [corpus for corpus in (grants.own, grants.platform) if corpus is not None]
-            searched = await asyncio.gather(
-                *(self._search_scope(corpus, grants, request, deadline) for corpus in corpora)
-            )
+            searched = await self._search_all(grants, request, deadline)
+            reindexing = next((one.failure for one in searched if _is_reindexing(one)), None)
+            if reindexing is not None:
+                request = msgspec.structs.replace(request, vector=None)
+                searched = await self._search_all(grants, request, deadline)
         spent = Spent(embed_ms=embed.ms, search_ms=search.ms)
         try:
             _check_complete(searched, allow_partial=question.allow_partial)
@@ -110,7 +116,19 @@ class Hybrid:
                 hits = self._fuse(query, question, searched)
         except Unavailable as failure:
             return self._unanswered(failure, _reports(searched), spent)
-        return Answered(hits=hits, basis=_basis(searched), reports=_reports(searched), spent=spent)
+        if reindexing is not None and not hits:  # not asked by meaning, so not "nothing to say"
+            return self._unanswered(reindexing, _reports(searched), spent)
+        return Answered(
+            semantic=reindexing is None,
+            hits=hits,
+            basis=_basis(searched),
+            reports=_reports(searched),
+            spent=spent,
+        )
+
+    async def _search_all(self, grants: Grants, request: SearchRequest, deadline: Deadline) -> list[_Searched]:
+        corpora = [corpus for corpus in (grants.own, grants.platform) if corpus is not None]
+        return await asyncio.gather(*(self._search_scope(corpus, grants, request, deadline) for corpus in corpora))
 
     async def _search_scope(
         self, corpus: CorpusEntry, grants: Grants, request: SearchRequest, deadline: Deadline
@@ -136,7 +154,7 @@ class Hybrid:
         return await self._ask_once(corpus, request, deadline)
 
     async def _ask_once(self, corpus: CorpusEntry, request: SearchRequest, deadline: Deadline) -> SearchAnswer:
-        embedding_id = await self._spaces.id_for(corpus, deadline)
+        embedding_id = None if request.vector is None else await self._spaces.id_for(corpus, deadline)
         addressed = msgspec.structs.replace(
             request,
             incarnation=corpus.incarnation,
@@ -157,6 +175,10 @@ class Hybrid:
     def _unanswered(self, failure: Unavailable, reports: ScopeReports, spent: Spent) -> Unanswered:
         self._metrics.unavailable.labels(failure.reason or Reason.SEARCH_FAILED).inc()
         return Unanswered(failure=failure, reports=reports, spent=spent)
+
+
+def _is_reindexing(one: _Searched) -> bool:
+    return one.failure is not None and one.failure.detail == REINDEXING
 
 
 def _request(query: EncodedQuery, question: Question) -> SearchRequest:
@@ -196,7 +218,8 @@ def _check_answer(answer: SearchAnswer, request: SearchRequest) -> None:
     """
     if answer.sequence < request.min_sequence:
         raise _bad_answer("an older state than was asked for")
-    if not answer.candidates and answer.statistics.chunks > 0 and request.filter is None:
+    asks_meaning = request.vector is not None
+    if asks_meaning and not answer.candidates and answer.statistics.chunks > 0 and request.filter is None:
         raise _bad_answer("no candidates from a corpus that is not empty")
     terms = len(request.terms)
     counts = answer.statistics
@@ -208,8 +231,8 @@ def _check_answer(answer: SearchAnswer, request: SearchRequest) -> None:
         and all(
             len(one.term_frequencies) == terms
             and one.length >= 0
-            and one.cosine is not None
-            and -_LARGEST_COSINE <= one.cosine <= _LARGEST_COSINE
+            and (one.cosine is not None) == asks_meaning
+            and -_LARGEST_COSINE <= (one.cosine or 0.0) <= _LARGEST_COSINE
             and min(one.term_frequencies, default=0) >= 0
             for one in answer.candidates
         )

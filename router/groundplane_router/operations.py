@@ -178,6 +178,18 @@ OPERATIONS: Final = (
         problems=_READ,
     ),
     Operation(
+        method="POST",
+        path="/v1/corpus/reindex",
+        id="reindexCorpus",
+        tag="corpus",
+        summary="Re-embed the caller's corpus with today's embedder, some seconds a call",
+        text="Call again with the answer's `cursor` until `state` is not `running`; it may be stopped and begun again at any "
+        "time. Until `finished` the corpus answers by words alone and takes no documents; deletes and memos it takes.",
+        body=public.ReindexRequest,
+        answer=public.ReindexAnswer,
+        problems=(*_WRITE[:3], 408, 413, 415, 503),
+    ),
+    Operation(
         method="GET", path="/healthz", id="getHealth", tag="process", summary="Whether the process lives",
         answer=public.ProbeAnswer, is_open=True,
     ),

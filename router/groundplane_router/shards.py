@@ -19,6 +19,7 @@ from groundplane.tokens import Right
 from groundplane.wire.directory import CorpusEntry
 from groundplane.wire.internal import (
     DocumentPage,
+    PendingPage,
     SearchAnswer,
     SearchRequest,
     ShardProblem,
@@ -62,6 +63,9 @@ SHARD_CODES: Final = frozenset(
         "not_ready",
         "outcome_unknown",
         "overloaded",
+        "reindex_conflict",
+        "reindex_incomplete",
+        "reindexing",
         "sequence_not_reached",
         "store_denied",
         "store_unavailable",
@@ -77,7 +81,9 @@ NOT_DONE_KINDS: Final = frozenset({"unavailable", "invalid_input", "denied"})
 UNWELL_CODES: Final = frozenset({"capability_denied", "not_ready", "superseded", "wrong_incarnation", SHARD_ERROR})
 """Codes of a shard that serves nobody; with the others it is up, and only this request cannot be served."""
 
-AnswerT = TypeVar("AnswerT", SearchAnswer, WriteResult, DocumentPage, StoredDocument, StoredMemo, ShardStatus)
+AnswerT = TypeVar(
+    "AnswerT", SearchAnswer, WriteResult, DocumentPage, PendingPage, StoredDocument, StoredMemo, ShardStatus
+)
 
 
 class _Call(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +141,11 @@ class Shards:
         """Return one document, its row null where there is none. Raises Unavailable."""
         call = _Call(method="GET", path="/document", right="read", query={"id": doc_id})
         return await self._read(corpus, call, StoredDocument, deadline)
+
+    async def pending(self, corpus: CorpusEntry, after: str, chunker: str, deadline: Deadline) -> PendingPage:
+        """Return documents with an id above `after` that are still to be re-embedded. Raises Unavailable."""
+        call = _Call(method="GET", path="/pending", right="read", query={"after": after, "chunker": chunker})
+        return await self._read(corpus, call, PendingPage, deadline)
 
     async def memo(self, corpus: CorpusEntry, name: str, fingerprint: str, deadline: Deadline) -> StoredMemo:
         """Return one memo, its response null where there is none. Raises Unavailable."""

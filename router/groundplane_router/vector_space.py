@@ -22,9 +22,13 @@ from groundplane_router.embedders.fit import UNAVAILABLE_CODE
 from groundplane_router.semantic import SAME_MODEL_COSINE, SemanticMonitor, row_cosines
 
 EMBEDDING_MISMATCH: Final = "embedding_mismatch"
+REINDEXING: Final = "reindexing"
+"""Detail of a corpus that is being given today's embedding: until that is finished it can be asked by words alone."""
+
 ID_DIGITS: Final = 32
 PROBE_DECIMALS: Final = 3
 MAX_CACHED: Final = 8_192
+REINDEX_RETRY_SECONDS: Final = 30
 
 
 class StatusSource(Protocol):
@@ -56,16 +60,17 @@ class VectorSpaces:
     async def id_for(self, corpus: CorpusEntry, deadline: Deadline) -> str:
         """Return the embedding id to name to `corpus`: its stored one, or the own where nothing was written yet.
 
-        Raises Unavailable: `dimension_mismatch`, or `search_failed` with detail `embedding_mismatch`, if the spaces differ.
+        Raises Unavailable: `dimension_mismatch`, or `search_failed` with detail `embedding_mismatch`, if the spaces differ;
+        with detail `reindexing` while the corpus is on its way into the own space. Only what fits is remembered.
         """
         own = await self.own()
-        if corpus.incarnation not in self._stored:
-            self._remember(corpus, (await self._shards.status(corpus, deadline)).embedding)
-        stored = self._stored[corpus.incarnation]
-        if stored is None:
-            return own.id
-        check_same_space(stored, own)
-        return stored.id
+        if corpus.incarnation in self._stored:
+            stored = self._stored[corpus.incarnation]
+        else:
+            status = await self._shards.status(corpus, deadline)
+            stored = checked_space(status, own)
+            self._remember(corpus, stored)
+        return own.id if stored is None else stored.id
 
     def forget(self, corpus: CorpusEntry) -> None:
         """Ask the shard again at the next use: it did not take the id that was named, as after the first write to it."""
@@ -108,18 +113,41 @@ def check_same_space(stored: EmbeddingIdentity, own: EmbeddingIdentity) -> None:
     if stored.dimension != own.dimension:
         raise Unavailable(
             f"corpus was indexed with vectors of {stored.dimension} values, the embedder makes {own.dimension}: "
-            "restore the embedder, or re-index",
+            "restore the embedder, or run groundplane corpus reindex",
             code=UNAVAILABLE_CODE,
             reason="dimension_mismatch",
             detail=f"got_{own.dimension}_expected_{stored.dimension}",
         )
-    if _fields(stored) != _fields(own) or not _same_probes(stored, own):
+    if not is_same_space(stored, own):
         raise Unavailable(
-            "corpus was indexed with another embedder than today's: restore that one, or re-index",
+            "corpus was indexed with another embedder than today's: restore that one, or run groundplane corpus reindex",
             code=UNAVAILABLE_CODE,
             reason="search_failed",
             detail=EMBEDDING_MISMATCH,
         )
+
+
+def is_same_space(stored: EmbeddingIdentity, own: EmbeddingIdentity) -> bool:
+    """Return whether vectors of both may be compared."""
+    return _fields(stored) == _fields(own) and _same_probes(stored, own)
+
+
+def checked_space(status: ShardStatus, own: EmbeddingIdentity) -> EmbeddingIdentity | None:
+    """Return the stored identity, which is the own space; None before the first document. Raises Unavailable as `id_for`."""
+    stored = status.embedding
+    if stored is None or is_same_space(stored, own):
+        return stored
+    if status.reindex is not None and is_same_space(status.reindex.embedding, own):
+        raise Unavailable(
+            f"corpus is being re-embedded ({status.reindex.documents} of {status.documents} documents): "
+            "it can be asked by words, and takes documents again when that is finished",
+            code=UNAVAILABLE_CODE,
+            reason="search_failed",
+            detail=REINDEXING,
+            retry_after_seconds=REINDEX_RETRY_SECONDS,
+        )
+    check_same_space(stored, own)
+    return stored
 
 
 def _fields(identity: EmbeddingIdentity) -> tuple[str, str, str, int, bool]:

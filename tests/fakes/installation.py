@@ -57,13 +57,17 @@ class Installation:
             self._stack.push_async_callback(shard.stop)
         if self.has_directory:
             self.write_directory()
+        await self.start_router()
+        return self
+
+    async def start_router(self) -> None:
+        """Start a router with the embedder of now, and let `http` speak to that one from now on."""
         self.app = self.build()
         await self._stack.enter_async_context(self.app.router.lifespan_context(self.app))
         transport = httpx.ASGITransport(app=self.app)
         self.http = await self._stack.enter_async_context(
             httpx.AsyncClient(transport=transport, base_url="http://router")
         )
-        return self
 
     async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = 5.0) -> None:
         """Wait until `condition` holds."""

@@ -48,6 +48,9 @@ class FakeShard:
         self.documents: dict[str, tuple[internal.ReplaceDocument, int]] = {}
         self.memos: dict[tuple[str, str], internal.PutMemo] = {}
         self.embedding: internal.EmbeddingIdentity | None = None
+        self.target: internal.EmbeddingIdentity | None = None
+        self.remade: dict[str, internal.ReplaceDocument] = {}
+        self.pending_page = 100
         self.sequence = self.document_sequence = 0
         self.epoch = 7
         self.age_seconds = 0.5
@@ -140,6 +143,8 @@ class FakeShard:
             return self._page(request.query["after"], int(request.query["limit"]))
         if path == "/document":
             return self._document(request.query["id"])
+        if path == "/pending":
+            return self._pending(request.query["after"])
         if path == "/memo":
             return self._memo(request.query["name"], request.query["fingerprint"])
         return self._status()
@@ -192,7 +197,10 @@ class FakeShard:
             raise ShardFault(409, "embedding_mismatch", "invalid_input")
 
     def _write(self, request: internal.WriteRequest) -> internal.WriteResult:
-        if any(isinstance(one, internal.ReplaceDocument) for one in request.operations):
+        step = request.operations[0]
+        if isinstance(step, internal.TakeReindexStep):
+            return self._take_step(step.step, request)
+        if any(isinstance(one, internal.ReplaceDocument) and one.made_from is None for one in request.operations):
             self._check_embedding(request.embedding_id)
             if self.embedding is None:
                 if request.embedding is None:
@@ -204,6 +212,11 @@ class FakeShard:
 
     def _apply(self, operation: internal.Operation, sequence: int) -> internal.OperationResult:
         match operation:
+            case internal.ReplaceDocument(doc_id=doc_id, made_from=int(made_from)):
+                counts = doc_id in self.documents and self.documents[doc_id][1] == made_from
+                if counts:
+                    self.remade[doc_id] = operation
+                return internal.OperationResult(counts, len(operation.chunks))
             case internal.ReplaceDocument():
                 known = self.documents.get(operation.doc_id)
                 if known is not None and known[0] == operation:
@@ -214,6 +227,7 @@ class FakeShard:
             case internal.DeleteDocument():
                 found = self.documents.pop(operation.doc_id, None) is not None
                 self.document_sequence = sequence if found else self.document_sequence
+                self.remade.pop(operation.doc_id, None)
                 return internal.OperationResult(found, 0)
             case internal.PutMemo():
                 self.memos[operation.name, operation.fingerprint] = operation
@@ -222,6 +236,32 @@ class FakeShard:
                 return internal.OperationResult(
                     self.memos.pop((operation.name, operation.fingerprint), None) is not None, 0
                 )
+            case internal.TakeReindexStep():
+                raise AssertionError("a step goes alone")
+
+    def _take_step(self, step: str, request: internal.WriteRequest) -> internal.WriteResult:
+        if step == "begin":
+            self.target = request.embedding
+        elif step == "abandon":
+            self.target, self.remade = None, {}
+        elif len(self.remade) != len(self.documents):
+            raise ShardFault(409, "reindex_incomplete", "invalid_input")
+        else:
+            self.embedding, self.target = self.target, None
+            self.documents = {doc_id: (remade, self.sequence) for doc_id, remade in self.remade.items()}
+            self.remade = {}
+        self.sequence += 1
+        return internal.WriteResult(**self._version(), results=(internal.OperationResult(True, 0),))
+
+    def _pending(self, after: str) -> internal.PendingPage:
+        ids = sorted(doc_id for doc_id in self.documents if doc_id > after)
+        page = [
+            internal.PendingDocument(doc_id, known.text, known.title, known.uri, known.metadata, sequence)
+            for doc_id, (known, sequence) in ((doc_id, self.documents[doc_id]) for doc_id in ids[: self.pending_page])
+            if doc_id not in self.remade
+        ]
+        after = ids[self.pending_page - 1] if len(ids) > self.pending_page else ""
+        return internal.PendingPage(**self._version(), documents=page, after=after or None)
 
     def _row(self, doc_id: str) -> internal.DocumentRow:
         document, sequence = self.documents[doc_id]
@@ -265,7 +305,14 @@ class FakeShard:
             snapshot_sequence=None,
             snapshot_time=None,
             key_ids=self._keys.ids,
+            reindex=self._reindex(),
         )
+
+    def _reindex(self) -> internal.ReindexStatus | None:
+        if self.target is None:
+            return None
+        chunks = sum(len(document.chunks) for document in self.remade.values())
+        return internal.ReindexStatus(embedding=self.target, documents=len(self.remade), chunks=chunks)
 
 
 def _problem(fault: ShardFault) -> web.Response:

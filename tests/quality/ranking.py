@@ -13,16 +13,15 @@ import msgspec
 
 from groundplane.analysis import Analyser
 from groundplane.process.clock import SystemClock
-from groundplane.process.metrics import new_registry
 from groundplane.wire.filters import Filter
 from groundplane.wire.internal import ReplaceDocument, SearchAnswer, SearchRequest, Statistics
 from groundplane.wire.names import Scope
 from groundplane.wire.public import DocumentInput, Hit
-from groundplane_router import indexing
 from groundplane_router.deadline import Deadline
 from groundplane_router.embedders import EmbeddingService, EmbeddingSettings, Vector, build_service
 from groundplane_router.fusion import FusionRule, ScopeAnswer, fuse, window_for
-from groundplane_router.metrics import RouterMetrics
+from groundplane_router.indexing import source_of
+from groundplane_router.preparation import CHUNKER_ID, Preparation
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.rows import StoredOperation, prepare_operation
 from tests.quality.collections import REPOSITORY
@@ -69,7 +68,7 @@ def embedded_service() -> EmbeddingService:
 async def embed(service: EmbeddingService, documents: Sequence[DocumentInput]) -> list[ReplaceDocument]:
     """Return the writes that the router would send; kept in build/quality, since embedding takes a minute."""
     described = [
-        indexing.CHUNKER_ID,
+        CHUNKER_ID,
         msgspec.to_builtins(service.identity_fields),
         msgspec.to_builtins(list(documents)),
     ]
@@ -85,12 +84,10 @@ async def embed(service: EmbeddingService, documents: Sequence[DocumentInput]) -
 
 
 async def _embed_now(service: EmbeddingService, documents: Sequence[DocumentInput]) -> list[ReplaceDocument]:
-    clock = SystemClock()
-    metrics = RouterMetrics(new_registry(), clock)
-    indexer = indexing.Indexer(service, None, None, ANALYSER.id, metrics)  # type: ignore[arg-type]  # nothing is written
-    prepared = indexer._prepare_all(documents)
-    await indexer._embed_all(prepared, documents, Deadline(clock, 600.0))
-    return [indexing._operation(one) for one in prepared if one.skipped is None]
+    preparation = Preparation(service)
+    prepared = [preparation.cut(source_of(document, "document"), "document") for document in documents]
+    await preparation.embed_all(prepared, Deadline(SystemClock(), 600.0))
+    return [one.operation() for one in prepared if one.skipped is None]
 
 
 def prepare(writes: Sequence[ReplaceDocument], dimension: int) -> list[StoredOperation]:

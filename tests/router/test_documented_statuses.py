@@ -20,6 +20,7 @@ BODIES: dict[str, dict[str, object]] = {
     "evidence": {"query": "what about pumps"},
     "indexDocuments": {"documents": [{"id": "a", "text": "b"}]},
     "putMemo": {"response": 1},
+    "reindexCorpus": {},
 }
 CASES = [
     pytest.param(one, status, id=f"{one.id}-{status}")
@@ -73,7 +74,7 @@ async def request_for(running, operation, status):
     if status == 401:
         headers["Authorization"] = "Bearer x"
     body = BODIES.get(operation.id)
-    content = json.dumps(body).encode() if body else None
+    content = json.dumps(body).encode() if body is not None else None
     if status in CONTENTS and not (operation.id == "indexDocuments" and status == 422):
         content = CONTENTS[status](body)
     query = "?unknown=1" if status == 400 else ""

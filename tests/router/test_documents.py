@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from groundplane.wire.names import parse_position
-from groundplane_router import indexing
+from groundplane_router import preparation
 from groundplane_router.documents import format_cursor, parse_cursor
 from tests.fakes.installation import INCARNATIONS
 from tests.fakes.shard_server import ShardFault
@@ -36,7 +36,7 @@ async def test_a_document_comes_back_as_it_went_in(installation):
 
 async def test_the_position_holds_the_whole_batch(installation, monkeypatch):
     """A caller waits for one position, however many writes it took."""
-    monkeypatch.setattr(indexing, "CHUNKS_PER_WRITE", 2)
+    monkeypatch.setattr(preparation, "CHUNKS_PER_WRITE", 2)
     answer = (await index(installation, *(doc(f"d{number}", f"text {number}") for number in range(5)))).json()
 
     writes = [message for _, path, message in installation.shards["acme"].seen if path == "/write"]

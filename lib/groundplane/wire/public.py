@@ -305,6 +305,8 @@ class CorpusReport(_Answer, frozen=True, kw_only=True):
     sequence: int | None = None
     age_seconds: float | None = None
     semantic: bool | None = None
+    reindexed_documents: int | None = None
+    """How many documents are re-embedded; null unless that is under way."""
 
 
 class CorpusAnswer(_Answer, frozen=True, kw_only=True):
@@ -314,6 +316,31 @@ class CorpusAnswer(_Answer, frozen=True, kw_only=True):
     platform: CorpusReport | None
     semantic_active: bool
     access: list[str]
+
+
+class ReindexRequest(_Request, frozen=True, kw_only=True):
+    """Body of `POST /v1/corpus/reindex`: go on where `cursor` says (null: from the beginning), or `abandon` it."""
+
+    cursor: Annotated[str, msgspec.Meta(max_length=4_096)] | None = None
+    abandon: bool = False
+
+
+ReindexState = Literal["running", "finished", "incomplete", "abandoned"]
+
+
+class ReindexAnswer(_Answer, frozen=True, kw_only=True):
+    """Answer of `POST /v1/corpus/reindex`, after some seconds of work; `running`: call again with `cursor`.
+
+    `documents` of `total_documents` are re-embedded, in `chunks`. `failed` are those of this call that cannot be: with any,
+    the corpus stays as it was (`incomplete`) until they are deleted.
+    """
+
+    state: ReindexState
+    documents: int
+    total_documents: int
+    chunks: int
+    cursor: str | None = None
+    failed: list[DocumentResult] = []
 
 
 class ProbeAnswer(_Answer, frozen=True, kw_only=True):
