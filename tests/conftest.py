@@ -6,19 +6,22 @@ from contextlib import suppress
 import pytest
 
 from e2e.cluster.steps import StepFailed
-from tests.support import seaweedfs
+from tests.support import control_plane, seaweedfs
 
-S3_FIXTURE = "s3_server"
+BUILT = {"s3_server": seaweedfs, "control_plane": control_plane}  # fixture -> what builds its programs
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Build the S3 server if a test needs it: no test's time limit should cover that, and the user should see it."""
-    needed = any(S3_FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
-    if not needed or session.config.option.collectonly or seaweedfs.is_ready():
+    """Build the servers that tests need: no test's time limit should cover that, and the user should see it."""
+    wanted = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    missing = [server for name, server in BUILT.items() if name in wanted and not server.is_ready()]
+    if not missing or session.config.option.collectonly:
         return
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled(), suppress(StepFailed):  # the fixture fails with it again
-        seaweedfs.build()
+    with capture.global_and_fixture_disabled():
+        for server in missing:
+            with suppress(StepFailed):  # the fixture fails with it again
+                server.build()
 
 
 @pytest.fixture(scope="session")

@@ -78,8 +78,9 @@ def has_service_account(cluster: Cluster) -> bool:
 
 def kubectl(cluster: Cluster, *arguments: str, standard_input: bytes = b"") -> Command:
     """Return a kubectl command of the administrator, run where the API server is reached."""
-    program = (str(cluster.program("kubectl")), f"--kubeconfig={cluster.kubeconfig}")
-    return Command(arguments=(*cluster.enter, *program, *arguments), standard_input=standard_input)
+    options = (f"--kubeconfig={cluster.kubeconfig}", f"--cache-dir={cluster.data('kubectl')}")
+    program = str(cluster.program("kubectl"))
+    return Command(arguments=(*cluster.enter, program, *options, *arguments), standard_input=standard_input)
 
 
 def apply(cluster: Cluster, manifests: bytes) -> None:

@@ -49,7 +49,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 
 def start(cluster: Cluster, component: Component) -> None:
     """Start a program that outlives us, on the node if there is one, with its output in its log, and record it."""
-    spawn(cluster, component.name, (*inside(cluster), *component.command))
+    leash = ("setpriv", "--pdeathsig=KILL") if cluster.ends_with_us else ()
+    spawn(cluster, component.name, (*leash, *inside(cluster), *component.command))
 
 
 def inside(cluster: Cluster) -> tuple[str, ...]:

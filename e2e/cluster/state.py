@@ -50,6 +50,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     cache: Path  # of the programs
     has_node: bool
     ports: Ports = Ports()
+    ends_with_us: bool = False  # with the process that makes it, even if that is killed: for tests
 
     @property
     def address(self) -> str:
