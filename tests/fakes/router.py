@@ -24,6 +24,7 @@ from groundplane.wire.public import (
     MemoAnswer,
     MemoInput,
     Problem,
+    ReindexAnswer,
     WriteAnswer,
 )
 from tests.fakes.answers import evidence_answer, ground_answer
@@ -39,6 +40,7 @@ class FakeRouter:
         self.ground: Any = ground_answer()
         self.evidence: Any = evidence_answer()
         self.problems: list[Problem] = []
+        self.reindex: list[ReindexAnswer] = []
         self.refused_ids: frozenset[str] = frozenset()
         self.requests: list[tuple[str, str, bytes]] = []
         self.tokens: set[str] = set()
@@ -72,11 +74,16 @@ class FakeRouter:
                 return WriteAnswer(position="p", found=self.documents.pop(doc_id, None) is not None)
             case (_, "memos", name, fingerprint):
                 return self._memo(method, (name, fingerprint), body)
-            case ("GET", "corpus"):
-                report = CorpusReport(scope=Scope.TENANT, ready=True, documents=len(self.documents), age_seconds=61.5)
-                return CorpusAnswer(corpus=report, platform=None, semantic_active=True, access=["read"])
+            case (_, "corpus", *rest):
+                return self._corpus(rest)
             case _:
                 return problem(404, "not_found")
+
+    def _corpus(self, rest: list[str]) -> Any:
+        if rest == ["reindex"]:
+            return self.reindex.pop(0)
+        report = CorpusReport(scope=Scope.TENANT, ready=True, documents=len(self.documents), age_seconds=61.5)
+        return CorpusAnswer(corpus=report, platform=None, semantic_active=True, access=["read"])
 
     def _memo(self, method: str, key: tuple[str, str], body: bytes) -> Any:
         if method == "PUT":

@@ -1,4 +1,4 @@
-"""`groundplane corpus`: what lies in a corpus's store, read or restored without a running shard."""
+"""`groundplane corpus`: what lies in a corpus's store, read or restored without a running shard; and re-embedding it."""
 
 import uuid
 from pathlib import Path
@@ -8,6 +8,7 @@ import click
 
 from groundplane.cli.connection import data_option, output_option
 from groundplane.cli.corpus_tool import ToolCall, run_tool
+from groundplane.cli.reindex import reindex
 from groundplane.cli.terminal import notes_console, print_json, print_table, warn
 from groundplane.local.callers import find_corpus, read_directory
 from groundplane.local.identity import read_incarnation, switch_incarnation
@@ -19,7 +20,10 @@ from groundplane.wire.names import Incarnation, parse_incarnation
 
 @click.group()
 def corpus() -> None:
-    """Look into a corpus's store: its log, its snapshots, whether every byte is right; and bring a corpus back."""
+    """Look into a corpus's store: its log, its snapshots, whether every byte is right; bring a corpus back; re-embed it."""
+
+
+corpus.add_command(reindex)
 
 
 def _corpus_options(command: Any) -> Any:

@@ -23,6 +23,7 @@ from groundplane.client.errors import (
     WriteOutcomeUnknown,
 )
 from groundplane.errors import Denied, GroundplaneError, Unavailable
+from groundplane.wire.names import Reason
 
 EXIT_ERROR = 1
 EXIT_UNAUTHORISED = 4
@@ -95,6 +96,13 @@ def _fail(error: GroundplaneError) -> int:
 
 def _hints(error: GroundplaneError) -> list[str]:
     match error:
+        case RetrievalUnavailable(detail="reindex_conflict"):
+            return ["groundplane corpus reindex --abandon, if that one is not wanted any more"]
+        case RetrievalUnavailable(detail="embedding_mismatch") | RetrievalUnavailable(reason=Reason.DIMENSION_MISMATCH):
+            return [
+                "groundplane corpus reindex (re-embeds what is stored)",
+                "the embedder that the corpus was indexed with",
+            ]
         case RetrievalUnavailable():
             return [
                 "groundplane ask instead of evidence (falls through to the keyword tier)",

@@ -107,5 +107,11 @@ def _row(name: str, report: CorpusReport) -> tuple[str, ...]:
         shown(report.sequence),
         "" if report.age_seconds is None else f"{report.age_seconds:.0f} s",
         semantic,
-        report.detail or "",
+        _detail(report),
     )
+
+
+def _detail(report: CorpusReport) -> str:
+    if report.reindexed_documents is None or report.documents is None:
+        return report.detail or ""
+    return f"reindexing {report.reindexed_documents:,} of {report.documents:,} documents"

@@ -25,6 +25,7 @@ from groundplane.wire.public import (
     GroundAnswer,
     IndexAnswer,
     MemoAnswer,
+    ReindexAnswer,
     WriteAnswer,
 )
 
@@ -104,6 +105,13 @@ class AsyncClient:
     async def corpus(self) -> CorpusAnswer:
         """Return how the caller's corpus and the platform's are."""
         return await self._send(calls.corpus())
+
+    async def reindex(self, *, cursor: str | None = None, abandon: bool = False) -> ReindexAnswer:
+        """Re-embed the caller's corpus with the router's embedder for some seconds; go on with `cursor` while it runs.
+
+        It may be begun again at any time. `abandon` leaves the corpus with the embedding it has.
+        """
+        return await self._send(calls.reindex(cursor, abandon=abandon))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -35,6 +35,8 @@ from groundplane.wire.public import (
     IndexRequest,
     MemoAnswer,
     Problem,
+    ReindexAnswer,
+    ReindexRequest,
     WriteAnswer,
 )
 
@@ -146,6 +148,12 @@ def delete_memo(name: str, fingerprint: str) -> Call[WriteAnswer]:
 def corpus() -> Call[CorpusAnswer]:
     """Return the call that asks how the caller's corpus and the platform's are."""
     return Call(method="GET", path="/v1/corpus", answer_type=CorpusAnswer)
+
+
+def reindex(cursor: str | None, *, abandon: bool = False) -> Call[ReindexAnswer]:
+    """Return the call that re-embeds the caller's corpus for some seconds, or abandons it."""
+    body = msgspec.json.encode(ReindexRequest(cursor=cursor, abandon=abandon))
+    return Call(method="POST", path="/v1/corpus/reindex", answer_type=ReindexAnswer, body=body, is_write=True)
 
 
 def request_headers(call: Call[Any], token: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from groundplane.wire.public import (
     GroundAnswer,
     IndexAnswer,
     MemoAnswer,
+    ReindexAnswer,
     WriteAnswer,
 )
 
@@ -103,6 +104,13 @@ class Client:
     def corpus(self) -> CorpusAnswer:
         """Return how the caller's corpus and the platform's are."""
         return self._send(calls.corpus())
+
+    def reindex(self, *, cursor: str | None = None, abandon: bool = False) -> ReindexAnswer:
+        """Re-embed the caller's corpus with the router's embedder for some seconds; go on with `cursor` while it runs.
+
+        It may be begun again at any time. `abandon` leaves the corpus with the embedding it has.
+        """
+        return self._send(calls.reindex(cursor, abandon=abandon))
 
     def close(self) -> None:
         """Close the connections."""
