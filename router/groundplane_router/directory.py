@@ -176,9 +176,8 @@ def check_entry(corpus: CorpusEntry) -> None:
     if corpus.tenant == "" or (corpus.tenant is not None and corpus.key != corpus_key(corpus.tenant)):
         raise InvalidInput(f"directory entry {corpus.name!r} has key {corpus.key!r}: not the one of its tenant")
     if corpus.endpoint is not None and not _is_endpoint(corpus.endpoint):
-        raise InvalidInput(
-            f"directory entry {corpus.name!r} has endpoint {corpus.endpoint!r}: expected http://host:port"
-        )
+        raise InvalidInput(f"directory entry {corpus.name!r} has another kind of endpoint: expected http://host:port")
+    _check_unique("subject", (grant.subject.name for grant in corpus.grants))
 
 
 def _is_endpoint(text: str) -> bool:

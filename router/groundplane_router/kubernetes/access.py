@@ -11,6 +11,7 @@ import msgspec
 
 from groundplane.errors import Unavailable
 from groundplane.process.clock import Clock
+from groundplane_router.kubernetes.failures import NOT_READABLE
 
 TOKEN_FILE: Final = "token"  # noqa: S105 - the name of a file
 CA_FILE: Final = "ca.crt"
@@ -84,4 +85,4 @@ class Credentials:
 
 def _unreadable(path: Path) -> Unavailable:
     message = f"file {path} of the pod's ServiceAccount cannot be used: expected one that Kubernetes mounted"
-    return Unavailable(message, detail="api_credentials")
+    return Unavailable(message, detail=NOT_READABLE)

@@ -19,6 +19,7 @@ import msgspec
 from groundplane.errors import Unavailable
 from groundplane.process.clock import Clock
 from groundplane_router.kubernetes.access import ApiAccess, Credentials
+from groundplane_router.kubernetes.failures import ResourceExpired, bad_answer, refused, timed_out, unreachable
 from groundplane_router.kubernetes.lines import LineSplitter
 from groundplane_router.kubernetes.objects import Status
 
@@ -37,12 +38,6 @@ MAX_CONNECTIONS: Final = 64
 ERROR_BODY_BYTES: Final = 4_096
 
 AnswerT = TypeVar("AnswerT")
-
-
-class ResourceExpired(Unavailable):
-    """The version or page that was asked for is no longer kept (410): list again."""
-
-    default_code = "resource_expired"
 
 
 class ApiServer:
@@ -88,9 +83,9 @@ class ApiServer:
                     if lines := splitter.feed(piece):
                         yield lines
         except TimeoutError as error:
-            raise _failed("timeout") from error
+            raise timed_out() from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed("unreachable") from error
+            raise unreachable() from error
 
     async def _exchange(
         self,
@@ -107,9 +102,9 @@ class ApiServer:
                 await self._check(response)
                 content = await _read_bounded(response, MAX_ANSWER_BYTES)
         except TimeoutError as error:
-            raise _failed("timeout") from error
+            raise timed_out() from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed("unreachable") from error
+            raise unreachable() from error
         return decode(content, kind)
 
     def _request(
@@ -144,13 +139,9 @@ class ApiServer:
         if response.status == 401:
             self._credentials.forget_token()
         if response.status == 410:
-            raise ResourceExpired("what was asked for is no longer kept", detail="api_status_410")
+            raise ResourceExpired
         reason = _reason_of(await response.content.read(ERROR_BODY_BYTES))
-        raise Unavailable(
-            f"API server answered {response.status} ({reason})",
-            detail=f"api_status_{response.status}",
-            retry_after_seconds=_seconds(response.headers.get("Retry-After", "")),
-        )
+        raise refused(response.status, reason, retry_after_seconds=_seconds(response.headers.get("Retry-After", "")))
 
 
 def decode(content: bytes | msgspec.Raw, kind: type[AnswerT]) -> AnswerT:
@@ -158,7 +149,7 @@ def decode(content: bytes | msgspec.Raw, kind: type[AnswerT]) -> AnswerT:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _failed("bad_answer") from error
+        raise bad_answer("something that cannot be used") from error
 
 
 async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -167,7 +158,7 @@ async def _read_bounded(response: aiohttp.ClientResponse, max_bytes: int) -> byt
     async for piece in response.content.iter_any():
         content += piece
         if len(content) > max_bytes:
-            raise _failed("bad_answer")
+            raise bad_answer("something that cannot be used")
     return bytes(content)
 
 
@@ -183,12 +174,3 @@ def _reason_of(content: bytes) -> str:
 def _seconds(retry_after: str) -> int | None:
     """Return the seconds of a Retry-After header; None for a date, or for longer than anybody should wait."""
     return int(retry_after) if re.fullmatch("[0-9]{1,3}", retry_after) else None
-
-
-def _failed(what: str) -> Unavailable:
-    texts = {
-        "timeout": "API server did not answer in time",
-        "unreachable": "API server could not be reached",
-        "bad_answer": "API server answered something that cannot be used",
-    }
-    return Unavailable(texts[what], detail=f"api_{what}")

@@ -21,6 +21,7 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.tokens import AUDIENCE, CallerToken, check_times
 from groundplane_router.kubernetes.client import ApiServer
+from groundplane_router.kubernetes.failures import timed_out
 from groundplane_router.kubernetes.objects import Discovery, Jwk, JwkSet
 from groundplane_router.kubernetes.service_accounts import claims_of, parse_subject
 
@@ -113,7 +114,7 @@ class KeySource:
                 discovery = await self._api.get(DISCOVERY_PATH, Discovery)
                 published = await self._api.get(KEYS_PATH, JwkSet)
         except TimeoutError:
-            self._failure = Unavailable("the cluster's keys were not answered in time", detail="api_timeout")
+            self._failure = timed_out()
         except Unavailable as error:
             self._failure = error
         else:

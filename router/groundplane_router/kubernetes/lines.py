@@ -1,6 +1,6 @@
 """A stream of bytes as whole lines, with a bound on what one line may hold."""
 
-from groundplane.errors import Unavailable
+from groundplane_router.kubernetes.failures import bad_answer
 
 
 class LineSplitter:
@@ -19,7 +19,5 @@ class LineSplitter:
         *complete, rest = self._open.split(b"\n") if b"\n" in piece else [self._open]
         self._open = bytearray(rest)
         if any(len(line) > self._max_line_bytes for line in (*complete, rest)):
-            raise Unavailable(
-                f"API server sent a line of more than {self._max_line_bytes} bytes", detail="api_bad_answer"
-            )
+            raise bad_answer(f"with a line of more than {self._max_line_bytes} bytes")
         return [bytes(line) for line in complete if line.strip()]

@@ -2,7 +2,7 @@
 
 A list is of one version, however many pages it has, and never from a server's cache: a grant that was withdrawn does not come
 back. A watch goes on from the last version that was heard of, also after it broke off; only a version that is no longer kept
-(410), or an event that cannot be read, makes it list again. A watch that is silent for 90 s counts as broken: on a good one a
+(410), or an answer that cannot be used, makes it list again. A watch that is silent for 90 s counts as broken: on a good one a
 bookmark comes about every minute. Sources: "Kubernetes API Concepts", sections on watches, bookmarks and 410.
 """
 
@@ -19,8 +19,9 @@ from groundplane.errors import Unavailable
 from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane_router.backoff import Backoff
-from groundplane_router.kubernetes.client import ApiServer, ResourceExpired, decode
+from groundplane_router.kubernetes.client import ApiServer, decode
 from groundplane_router.kubernetes.corpora import Reading, read_resource
+from groundplane_router.kubernetes.failures import BAD_ANSWER, ResourceExpired, bad_answer
 from groundplane_router.kubernetes.objects import Resource, ResourcePage, Status, WatchLine
 
 PAGE_SIZE: Final = 500
@@ -78,6 +79,8 @@ class ListWatch:
             except ResourceExpired:
                 self._version = None
             except Unavailable as error:
+                if error.detail == BAD_ANSWER:
+                    self._version = None
                 self._report(error)
                 at_least = float(error.retry_after_seconds or 0)
             await self._clock.sleep(self._pause.next_seconds(at_least=at_least))
@@ -108,15 +111,11 @@ class ListWatch:
                 self._sink.replace(readings)
                 return page.metadata.resource_version
             query["continue"] = page.metadata.continue_
-        raise Unavailable(f"more than {MAX_PAGES * PAGE_SIZE} TenantCorpora", detail="api_bad_answer")
+        raise bad_answer(f"with more than {MAX_PAGES * PAGE_SIZE} TenantCorpora")
 
     def _take(self, lines: Sequence[bytes]) -> None:
         """Hand events over. Raises ResourceExpired, or Unavailable after which the collection is listed again."""
-        try:
-            events = [parse_event(line) for line in lines]
-        except Unavailable:
-            self._version = None
-            raise
+        events = [parse_event(line) for line in lines]
         self._sink.apply(events)
         self._version = events[-1].version
         self._pause.reset()
@@ -147,11 +146,11 @@ def parse_event(line: bytes) -> Event:
     resource = decode(event.object, Resource)
     version = resource.metadata.resource_version
     if event.type not in _EVENT_TYPES or not version:
-        raise Unavailable("API server sent an event of an unknown kind", detail="api_bad_answer")
+        raise bad_answer("with an event of an unknown kind")
     return Event(type=cast("EventType", event.type), version=version, reading=read_resource(resource))
 
 
 def _failure_of(status: Status) -> Unavailable:
     if status.code == EXPIRED_CODE:
-        return ResourceExpired("the version that was watched from is no longer kept", detail="api_status_410")
-    return Unavailable("API server ended the watch with a failure", detail=f"api_status_{status.code}")
+        return ResourceExpired()
+    return bad_answer(f"a watch with failure {status.code}")
