@@ -5,6 +5,7 @@ else; failures leave as exceptions, which `problems` alone turns into answers.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ from groundplane_router.directory import Grants
 from groundplane_router.documents import DEFAULT_PAGE, Documents, parse_limit
 from groundplane_router.grounding import Grounding
 from groundplane_router.identity import Authenticator
+from groundplane_router.index_body import check_index_body
 from groundplane_router.indexing import Indexer
 from groundplane_router.memos import Memos
 from groundplane_router.reindexing import Reindexer
@@ -106,7 +108,7 @@ class Api:
         """Serve `POST /v1/documents`."""
         with self._index_requests.admit():
             grants = await self._identify(request, "write")
-            batch = await self._body(request, IndexRequest, MAX_BODY_BYTES)
+            batch = await self._body(request, IndexRequest, MAX_BODY_BYTES, check_index_body)
             deadline = Deadline(self._clock, self._limits.index_deadline_seconds)
             return json_response(await self._services.indexer.index(grants, batch.documents, deadline))
 
@@ -178,13 +180,22 @@ class Api:
     def _deadline(self) -> Deadline:
         return Deadline(self._clock, self._limits.deadline_seconds)
 
-    async def _body(self, request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
-        """Return the decoded body. Raises InvalidInput: 400, 408, 413, 415; Unavailable if too much is being read."""
+    async def _body(
+        self, request: Request, body_type: type[BodyT], max_bytes: int, check: Callable[[bytes], None] | None = None
+    ) -> BodyT:
+        """Return the decoded body. Raises InvalidInput: 400, 408, 413, 415; Unavailable if too much is being read.
+
+        check: raises InvalidInput for a body that must not be decoded.
+        """
         _check_query_parameters(request, set())
+
+        def decode(body: bytes) -> BodyT:
+            if check is not None:
+                check(body)
+            return decode_json(body_type, body)
+
         async with self._bodies.read(request, max_bytes, JSON) as body:
-            if len(body) <= DECODED_AT_ONCE_BYTES:
-                return decode_json(body_type, body)
-            return await asyncio.to_thread(decode_json, body_type, body)
+            return decode(body) if len(body) <= DECODED_AT_ONCE_BYTES else await asyncio.to_thread(decode, body)
 
 
 def _check_query_parameters(request: Request, known: set[str]) -> None:
