@@ -43,6 +43,7 @@ REFUSED = {
     "long-tenant": Refused({"tenant": "a" * 1_025}, "tenant"),
     "control-character": Refused({"tenant": "a\tb"}, "control character"),
     "long-name": Refused(_tenant(), "metadata.name", name="a" * 51),
+    "name-with-a-dot": Refused(_tenant(), "metadata.name", name="acme.eu"),
     "two-places": Refused(_tenant(objectStore=STORE, storage={"size": "1Gi"}), "objectStore"),
     "bucket-name": Refused(_tenant(objectStore={"bucket": "B"}), "bucket"),
     "endpoint-without-scheme": Refused(

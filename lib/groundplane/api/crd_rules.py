@@ -40,6 +40,11 @@ RULES: Final = (
         "Service and pods are made from it",
     ),
     Rule(
+        path="",
+        rule="!self.metadata.name.contains('.')",
+        message="metadata.name holds a dot: the names of the corpus's Service and pods are made from it, use '-'",
+    ),
+    Rule(
         path="spec",
         rule="has(self.tenant) != has(self.platform)",
         message="expected exactly one of tenant and platform: set tenant to the tenant's id, or platform: true for the "
