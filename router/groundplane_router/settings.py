@@ -68,7 +68,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     namespaces: Annotated[
         str,
         setting(
-            "GROUNDPLANE_NAMESPACES",
+            "GROUNDPLANE_WATCH_NAMESPACES",
             "directory kubernetes: namespaces whose TenantCorpora count, separated by commas; unset: all of them",
             check=parse_namespaces,
         ),
@@ -308,7 +308,7 @@ def _source_faults(environment: Mapping[str, str]) -> Iterator[str]:
             yield f"{variable} is not set: expected a path, since {kind} is {chosen}"
         if chosen != needed and is_set:
             yield f"{variable} is set: expected none, since {kind} is {chosen} and it would not be read"
-    if directory == "file" and environment.get("GROUNDPLANE_NAMESPACES"):
-        yield "GROUNDPLANE_NAMESPACES is set: expected none, since GROUNDPLANE_DIRECTORY is file"
+    if directory == "file" and environment.get("GROUNDPLANE_WATCH_NAMESPACES"):
+        yield "GROUNDPLANE_WATCH_NAMESPACES is set: expected none, since GROUNDPLANE_DIRECTORY is file"
     if (directory, identity) != ("file", "local") and not environment.get("KUBERNETES_SERVICE_HOST"):
         yield "KUBERNETES_SERVICE_HOST is not set: expected the API server's address, as every pod of a cluster has it"
