@@ -6,7 +6,6 @@ searched, else `search_failed`; `detail` is the shard's own code or one of the `
 connection failed (a GET once more by aiohttp itself); writes never: once sent, a lost answer is `OutcomeUnknown`, for the caller to repeat the call as it is.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Self, TypeVar
 
@@ -15,6 +14,7 @@ import msgspec
 
 from groundplane.errors import InvalidInput, OutcomeUnknown, Unavailable
 from groundplane.process.clock import Clock
+from groundplane.retry_after import try_retry_after
 from groundplane.tokens import Right
 from groundplane.wire.directory import CorpusEntry
 from groundplane.wire.internal import (
@@ -45,6 +45,9 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 """Well below the shard's own 60 s, so that a connection is hardly ever reused while the shard closes it."""
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+MAX_RETRY_AFTER_SECONDS: Final = 9_999
+"""Nobody is asked to wait for longer."""
+
 
 UNREACHABLE: Final = "shard_unreachable"
 TIMED_OUT: Final = "shard_timeout"
@@ -215,7 +218,11 @@ class Shards:
             allow_redirects=False,
         ) as response:
             body = await _read_bounded(response)
-            return _Reply(response.status, body, _seconds(response.headers.get("Retry-After", "")))
+            return _Reply(
+                response.status,
+                body,
+                try_retry_after(response.headers.get("Retry-After", ""), most_seconds=MAX_RETRY_AFTER_SECONDS),
+            )
 
     def _refused(self, corpus: CorpusEntry, call: _Call, reply: _Reply) -> None:
         """Raise what the shard's problem means to the caller."""
@@ -258,11 +265,6 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
             raise aiohttp.ClientPayloadError("answer is too large")
         parts.append(part)
     return b"".join(parts)
-
-
-def _seconds(retry_after: str) -> int | None:
-    """Return the seconds of a Retry-After header; None for a date, or for longer than callers could be asked to wait."""
-    return int(retry_after) if re.fullmatch("[0-9]{1,4}", retry_after) else None
 
 
 def _endpoint_of(corpus: CorpusEntry) -> str:

@@ -19,6 +19,7 @@ from groundplane.client.errors import (
     WriteOutcomeUnknown,
 )
 from groundplane.client.options import ClientOptions
+from groundplane.retry_after import try_retry_after
 from groundplane.wire.filters import Filter
 from groundplane.wire.names import Reason
 from groundplane.wire.public import (
@@ -193,13 +194,11 @@ def retry_delay(call: Call[Any], reply: Reply, spent: Spent, options: ClientOpti
     """
     if call.is_write or spent.attempt >= options.retries or reply.status not in {429, 503}:
         return None
-    seconds = reply.headers.get("retry-after", "")
-    if not seconds.isascii() or not seconds.isdigit() or float(seconds) > options.max_wait_seconds:
-        return None
-    if spent.total_seconds + float(seconds) + spent.last_seconds > call_seconds(call, options):
+    seconds = try_retry_after(reply.headers.get("retry-after", ""), most_seconds=options.max_wait_seconds)
+    if seconds is None or spent.total_seconds + seconds + spent.last_seconds > call_seconds(call, options):
         return None
     problem = _problem_of(reply)
-    return None if problem is not None and problem.reason in _LASTING else float(seconds)
+    return None if problem is not None and problem.reason in _LASTING else seconds
 
 
 def _error_of(call: Call[Any], reply: Reply) -> ClientError:

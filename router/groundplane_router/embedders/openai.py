@@ -7,13 +7,14 @@ if it holds exactly one list of numbers for each text. Whatever else it sends is
     null_vector  short_batch  bad_index  mixed_sizes  not_finite
 
 Only 429 and 503 are retried, with jitter, and only while the budget of the call lasts; then the caller is told the server's
-own Retry-After. The key, the texts and the answers
-never reach a log or an error text, except the first 256 characters of an error body, which stay in the raised error.
+own Retry-After. The key, the texts and the answers never reach a log or an error text, except the first 256 characters of an
+error body, which stay in the raised error.
 """
 
 import asyncio
 import base64
 import binascii
+import math
 import random
 import re
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ import numpy as np
 
 from groundplane.errors import InvalidInput, Unavailable
 from groundplane.process.clock import Clock
+from groundplane.retry_after import try_retry_after
 from groundplane_router.embedders.fit import UNAVAILABLE_CODE, Vector, embed_error
 from groundplane_router.embedders.formats import Purpose
 from groundplane_router.embedders.settings import EmbeddingSettings
@@ -129,7 +131,7 @@ class OpenAiEmbedder:
             request["dimensions"] = self._settings.request_dimensions
         return request
 
-    async def _post(self, body: bytes, *, limit: int) -> tuple[int, float, bytes]:
+    async def _post(self, body: bytes, *, limit: int) -> tuple[int, int, bytes]:
         """Return status, seconds of Retry-After (0 without) and at most `limit` bytes of the answer."""
         try:
             async with self._connected().post(self._url, data=body, allow_redirects=False) as response:
@@ -142,7 +144,8 @@ class OpenAiEmbedder:
                     raise embed_error(
                         "embedding server compresses its answer though identity was asked for", detail="compressed"
                     )
-                return response.status, _retry_after(response), await _read(response, limit=limit)
+                retry_after = try_retry_after(response.headers.get("Retry-After", ""), most_seconds=math.inf)
+                return response.status, retry_after or 0, await _read(response, limit=limit)
         except aiohttp.ClientConnectorError as error:
             raise embed_error(
                 f"embedding server cannot be reached ({type(error).__name__}): see whether it runs at EMBEDDING_URL",
@@ -249,16 +252,10 @@ async def _read(response: aiohttp.ClientResponse, *, limit: int) -> bytes:
     return bytes(content)
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float:
-    """Return the seconds of Retry-After; 0 for none, a date or nonsense."""
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0
-
-
-def _status_error(status: int, body: bytes, retry_after: float) -> Unavailable:
+def _status_error(status: int, body: bytes, retry_after: int) -> Unavailable:
     """Return the failure of another status than 200; of an overload, with the time that the server asks for."""
     shown = body[: 4 * ERROR_BODY_CHARS].decode("utf-8", "replace")[:ERROR_BODY_CHARS]
-    seconds = min(int(retry_after), MAX_RETRY_AFTER_SECONDS) if status in RETRIED_STATUSES else 0
+    seconds = min(retry_after, MAX_RETRY_AFTER_SECONDS) if status in RETRIED_STATUSES else 0
     return embed_error(
         f"embedding server answered status {status}: {shown!r}",
         detail=f"status_{status}",

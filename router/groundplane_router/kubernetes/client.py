@@ -18,6 +18,7 @@ import msgspec
 
 from groundplane.errors import Unavailable
 from groundplane.process.clock import Clock
+from groundplane.retry_after import try_retry_after
 from groundplane_router.kubernetes.access import ApiAccess, Credentials
 from groundplane_router.kubernetes.failures import ResourceExpired, bad_answer, refused, timed_out, unreachable
 from groundplane_router.kubernetes.lines import LineSplitter
@@ -31,6 +32,9 @@ INACTIVITY_SECONDS: Final = 90.0
 """A watch without a byte for so long is dead: the API server sends a bookmark about every minute."""
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+MAX_RETRY_AFTER_SECONDS: Final = 999
+"""Nobody is asked to wait for longer."""
+
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 """etcd takes objects of 1.5 MiB; with what the server adds, no event comes near."""
 
@@ -141,7 +145,13 @@ class ApiServer:
         if response.status == 410:
             raise ResourceExpired
         reason = _reason_of(await response.content.read(ERROR_BODY_BYTES))
-        raise refused(response.status, reason, retry_after_seconds=_seconds(response.headers.get("Retry-After", "")))
+        raise refused(
+            response.status,
+            reason,
+            retry_after_seconds=try_retry_after(
+                response.headers.get("Retry-After", ""), most_seconds=MAX_RETRY_AFTER_SECONDS
+            ),
+        )
 
 
 def decode(content: bytes | msgspec.Raw, kind: type[AnswerT]) -> AnswerT:
@@ -169,8 +179,3 @@ def _reason_of(content: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "no reason given"
     return reason if re.fullmatch("[A-Za-z]{1,64}", reason) else "no reason given"
-
-
-def _seconds(retry_after: str) -> int | None:
-    """Return the seconds of a Retry-After header; None for a date, or for longer than anybody should wait."""
-    return int(retry_after) if re.fullmatch("[0-9]{1,3}", retry_after) else None
