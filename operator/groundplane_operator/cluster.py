@@ -57,6 +57,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     for kind in (
         TENANT_CORPUS,
         Kind("v1", "ConfigMap", "configmaps"),
+        Kind("v1", "Namespace", "namespaces"),
         Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
         Kind("v1", "Pod", "pods"),
         Kind("v1", "Secret", "secrets"),
@@ -89,6 +90,22 @@ class CallCounter(Protocol):
         """Count one call."""
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """All objects of one kind as they were at one version of the API server's state."""
+
+    items: list[Manifest]
+    version: int
+
+
+class ApiAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the API server is and with which files it is spoken to, for the library that watches."""
+
+    server: str
+    ca_file: str | None
+    certificate_file: str | None
+    key_file: str | None
+
+
 class _Request(msgspec.Struct, frozen=True):
     verb: str
     path: str
@@ -106,14 +123,23 @@ class Cluster:
         self._api = api
         self._count = count
 
-    async def get(self, kind: str, namespace: str, name: str) -> Manifest | None:
+    @property
+    def address(self) -> ApiAddress:
+        """Return where this API server is."""
+        configuration = self._api.configuration
+        return ApiAddress(
+            server=configuration.host,
+            ca_file=configuration.ssl_ca_cert,
+            certificate_file=configuration.cert_file,
+            key_file=configuration.key_file,
+        )
+
+    async def get(self, kind: str, namespace: str | None, name: str) -> Manifest | None:
         """Return the object, None if there is none."""
         return await self._try(_Request("get", KINDS[kind].path(namespace, name)))
 
-    async def list_all(
-        self, kind: str, namespace: str | None, labels: Mapping[str, str] | None = None
-    ) -> list[Manifest]:
-        """Return every object of a namespace (None: of all) that has `labels`, read page by page."""
+    async def list_all(self, kind: str, namespace: str | None, labels: Mapping[str, str] | None = None) -> Listed:
+        """Return every object of a namespace (None: of all) that has `labels`, read page by page, at one version."""
         found: list[Manifest] = []
         query = {"limit": str(PAGE)}
         if labels:
@@ -121,10 +147,10 @@ class Cluster:
         while True:
             page = await self._do(_Request("list", KINDS[kind].path(namespace), query))
             found += [{"apiVersion": KINDS[kind].api_version, "kind": kind, **item} for item in page.get("items") or []]
-            following = page.get("metadata", {}).get("continue")
-            if not following:
-                return found
-            query["continue"] = following
+            metadata = page.get("metadata", {})
+            if not metadata.get("continue"):
+                return Listed(found, int(metadata.get("resourceVersion") or 0))
+            query["continue"] = metadata["continue"]
 
     async def apply(self, manifest: Manifest, subresource: str | None = None) -> Manifest:
         """Make the fields of `manifest` ours and as it says, creating the object if need be; return the object.
