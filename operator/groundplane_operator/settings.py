@@ -143,6 +143,12 @@ class OperatorSettings(msgspec.Struct, frozen=True, kw_only=True):
             check=parse_peers,
         ),
     ] = ""
+    kubeconfig: Annotated[
+        str, setting("GROUNDPLANE_KUBECONFIG", "kubeconfig of the API server; unset: that of the pod's service account")
+    ] = ""
+    rotate_keys_days: Annotated[
+        float, setting("GROUNDPLANE_ROTATE_KEYS_DAYS", "days after which the signing keys are replaced", gt=0)
+    ] = 90.0
     workers: Annotated[int, setting("GROUNDPLANE_WORKERS", "resources that are worked on at the same time", ge=1)] = 8
     resync_seconds: Annotated[
         float,
