@@ -22,6 +22,14 @@ MAX_KEY_FILE_BYTES = 16 * 1024
 LogLevel = Literal["debug", "info", "warning", "error"]
 DirectoryKind = Literal["file", "kubernetes"]
 IdentityKind = Literal["local", "tokenreview", "jwks"]
+_FILES = (
+    ("GROUNDPLANE_DIRECTORY_FILE", "GROUNDPLANE_DIRECTORY", "file"),
+    ("GROUNDPLANE_CALLER_KEY_FILE", "GROUNDPLANE_IDENTITY", "local"),
+)
+"""A file, the variable that says whether it is read, and the value of that, its default, for which it is."""
+
+_IN_CLUSTER = frozenset({"kubernetes", "tokenreview", "jwks"})
+"""Kinds that ask the API server and read no file."""
 
 
 def _read_key(path: str) -> str:
@@ -297,18 +305,15 @@ def _embedder_faults(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _source_faults(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield what a kind of directory or identity needs and does not have, or has and would not read."""
-    directory = environment.get("GROUNDPLANE_DIRECTORY") or "file"
-    identity = environment.get("GROUNDPLANE_IDENTITY") or "local"
-    for kind, chosen, needed, variable in (
-        ("GROUNDPLANE_DIRECTORY", directory, "file", "GROUNDPLANE_DIRECTORY_FILE"),
-        ("GROUNDPLANE_IDENTITY", identity, "local", "GROUNDPLANE_CALLER_KEY_FILE"),
-    ):
+    for variable, kind, reader in _FILES:
+        chosen = environment.get(kind) or reader
         is_set = bool(environment.get(variable))
-        if chosen == needed and not is_set:
+        if chosen == reader and not is_set:
             yield f"{variable} is not set: expected a path, since {kind} is {chosen}"
-        if chosen != needed and is_set:
+        if chosen in _IN_CLUSTER and is_set:
             yield f"{variable} is set: expected none, since {kind} is {chosen} and it would not be read"
-    if directory == "file" and environment.get("GROUNDPLANE_WATCH_NAMESPACES"):
-        yield "GROUNDPLANE_WATCH_NAMESPACES is set: expected none, since GROUNDPLANE_DIRECTORY is file"
-    if (directory, identity) != ("file", "local") and not environment.get("KUBERNETES_SERVICE_HOST"):
+    if environment.get("GROUNDPLANE_WATCH_NAMESPACES") and environment.get("GROUNDPLANE_DIRECTORY") != "kubernetes":
+        yield "GROUNDPLANE_WATCH_NAMESPACES is set: expected none, since GROUNDPLANE_DIRECTORY is not kubernetes"
+    asks_api_server = any(environment.get(kind) in _IN_CLUSTER for _, kind, _ in _FILES)
+    if asks_api_server and not environment.get("KUBERNETES_SERVICE_HOST"):
         yield "KUBERNETES_SERVICE_HOST is not set: expected the API server's address, as every pod of a cluster has it"

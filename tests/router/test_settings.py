@@ -5,7 +5,7 @@ import pytest
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import settings_table
 from groundplane.tokens import SigningKey
-from groundplane_router.settings import RouterSettings, embedding_settings, read_router_settings
+from groundplane_router.settings import RouterSettings, embedding_settings, parse_namespaces, read_router_settings
 
 REQUIRED = ("GROUNDPLANE_DIRECTORY_FILE", "GROUNDPLANE_CALLER_KEY_FILE", "GROUNDPLANE_SIGNING_KEY_FILE")
 
@@ -115,3 +115,63 @@ def test_an_embedded_model_beside_a_url_is_a_contradiction(read):
     """One of the two would silently be ignored."""
     with pytest.raises(InvalidInput, match="EMBEDDING_URL"):
         read(GROUNDPLANE_EMBEDDER="embedded", EMBEDDING_URL="http://e")
+
+
+IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({"GROUNDPLANE_DIRECTORY_FILE": ""}, "GROUNDPLANE_DIRECTORY_FILE", id="no-file"),
+        pytest.param({"GROUNDPLANE_CALLER_KEY_FILE": ""}, "GROUNDPLANE_CALLER_KEY_FILE", id="no-key"),
+        pytest.param(
+            {"GROUNDPLANE_DIRECTORY": "kubernetes", **IN_A_POD},
+            "GROUNDPLANE_DIRECTORY_FILE",
+            id="a-file-that-is-not-read",
+        ),
+        pytest.param(
+            {"GROUNDPLANE_IDENTITY": "jwks", **IN_A_POD}, "GROUNDPLANE_CALLER_KEY_FILE", id="a-key-that-is-not-read"
+        ),
+        pytest.param(
+            {"GROUNDPLANE_WATCH_NAMESPACES": "agents"}, "GROUNDPLANE_WATCH_NAMESPACES", id="namespaces-of-a-file"
+        ),
+        pytest.param(
+            {"GROUNDPLANE_IDENTITY": "tokenreview", "GROUNDPLANE_CALLER_KEY_FILE": ""},
+            "KUBERNETES_SERVICE_HOST",
+            id="not-in-a-pod",
+        ),
+        pytest.param({"GROUNDPLANE_DIRECTORY": "etcd"}, "GROUNDPLANE_DIRECTORY=etcd", id="unknown-directory"),
+        pytest.param({"GROUNDPLANE_IDENTITY": "none"}, "GROUNDPLANE_IDENTITY=none", id="no-anonymous-mode"),
+    ],
+)
+def test_a_kind_of_directory_or_identity_has_what_it_needs_and_no_more(read, changes, named):
+    """A setting that is silently ignored is one that somebody relies on."""
+    with pytest.raises(InvalidInput) as fault:
+        read(**changes)
+
+    assert named in fault.value.message
+    assert len(fault.value.message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("identity", ["tokenreview", "jwks"])
+def test_a_router_in_a_cluster_needs_no_file_but_its_key(read, identity):
+    """The rest is in every pod."""
+    settings = read(
+        GROUNDPLANE_DIRECTORY="kubernetes",
+        GROUNDPLANE_DIRECTORY_FILE="",
+        GROUNDPLANE_IDENTITY=identity,
+        GROUNDPLANE_CALLER_KEY_FILE="",
+        GROUNDPLANE_WATCH_NAMESPACES="search, agents",
+        **IN_A_POD,
+    )
+
+    assert (settings.kubernetes_host, settings.kubernetes_port) == ("10.96.0.1", 443)
+    assert parse_namespaces(settings.namespaces) == ("agents", "search")
+
+
+@pytest.mark.parametrize("text", ["Agents", "a,,b", "a b", "*", ",", "a" * 64])
+def test_a_namespace_that_cannot_be_one_is_a_fault(text):
+    """The router would watch a path that does not exist."""
+    with pytest.raises(InvalidInput, match="namespace"):
+        parse_namespaces(text)
