@@ -5,6 +5,8 @@ import pytest
 from groundplane.errors import InvalidInput
 from groundplane.process.settings import settings_table
 from groundplane.tokens import SigningKey
+from groundplane.wire.public import MAX_BODY_BYTES
+from groundplane_router.assembly import MIB
 from groundplane_router.settings import RouterSettings, embedding_settings, parse_namespaces, read_router_settings
 
 REQUIRED = ("GROUNDPLANE_DIRECTORY_FILE", "GROUNDPLANE_CALLER_KEY_FILE", "GROUNDPLANE_SIGNING_KEY_FILE")
@@ -109,6 +111,13 @@ def test_files_directories_and_addresses_are_judged_with_the_rest(read, tmp_path
     ]  # fmt: skip
     assert all("expected" in line for line in faults)
     assert "canary" not in fault.value.message
+
+
+def test_all_bodies_together_always_hold_the_largest_one(read):
+    """A bound below it would refuse a full batch for ever, with "try again"."""
+    with pytest.raises(InvalidInput, match="GROUNDPLANE_BODIES_MIB=7: expected"):
+        read(GROUNDPLANE_BODIES_MIB="7")
+    assert read(GROUNDPLANE_BODIES_MIB="8").bodies_mib * MIB >= MAX_BODY_BYTES
 
 
 def test_an_embedded_model_beside_a_url_is_a_contradiction(read):

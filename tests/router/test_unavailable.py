@@ -206,7 +206,7 @@ async def test_partial_marks_a_suspended_corpus(filled):
 
     assert answer.status_code == 200
     assert answer.json()["searched"]["tenant"] | {"ms": 0} == {
-        "ok": False, "documents": None, "sequence": None, "ms": 0, "detail": "corpus_suspended",
+        "ok": False, "documents": None, "sequence": None, "age_seconds": None, "ms": 0, "detail": "corpus_suspended",
     }  # fmt: skip
 
 

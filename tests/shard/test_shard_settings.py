@@ -4,7 +4,8 @@ import pytest
 
 from groundplane.errors import InvalidInput
 from groundplane.tokens import SigningKey
-from groundplane_shard.settings import read_shard_settings
+from groundplane.wire.internal import MAX_WRITE_BYTES
+from groundplane_shard.settings import MIB, read_shard_settings
 
 
 def environment(root, **changes):
@@ -77,3 +78,10 @@ def test_every_faulty_setting_is_named_whatever_finds_the_fault(tmp_path):
     )
     assert all("expected" in fault for fault in faults)
     assert "GROUNDPLANE_CORPUS_KEY=../x: expected platform, t-<dns label> or h-<40 hex digits>" in faults
+
+
+def test_all_bodies_together_always_hold_the_largest_one(tmp_path):
+    """A bound below it would refuse a full write for ever, with "try again"."""
+    with pytest.raises(InvalidInput, match="GROUNDPLANE_BODIES_MIB=63: expected"):
+        read_shard_settings(environment(tmp_path, BODIES_MIB="63"))
+    assert read_shard_settings(environment(tmp_path, BODIES_MIB="64")).bodies_mib * MIB >= MAX_WRITE_BYTES
