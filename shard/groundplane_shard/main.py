@@ -15,6 +15,7 @@ from groundplane.process.clock import SystemClock
 from groundplane.process.logs import Log, configure_logs
 from groundplane.process.server import run_program, serve
 from groundplane_shard import failpoints
+from groundplane_shard.lean_lancedb import leave_out_catalogue_client
 from groundplane_shard.mounted_keys import MountedKeys
 from groundplane_shard.settings import read_shard_settings
 from groundplane_shard.store_settings import build_store
@@ -37,6 +38,7 @@ def start(environment: Mapping[str, str]) -> None:
     keys = MountedKeys(Path(settings.keys_directory))
     configure_logs(settings.log_level)
     limit_threads()
+    leave_out_catalogue_client()
     from groundplane_shard.assembly import assemble
 
     with closing(build_store(settings, environment)) as store:

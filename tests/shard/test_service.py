@@ -223,7 +223,7 @@ async def test_a_store_that_cannot_be_reached_is_waited_for(shard, store, clock)
         await until(lambda: is_writable(shard))
         await shard.write(write_request(document("a")))
 
-    assert set(details) == {"store_unavailable"}
+    assert set(details) == {"unavailable"}
     assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
 
 

@@ -18,26 +18,32 @@ from groundplane_shard.log.operations import (
 from groundplane_shard.stores.conditions import check_conditions
 from groundplane_shard.stores.protocol import ObjectStore
 
+HEAD_START_SECONDS = 0.25  # what a trial takes on most stores, and undisturbed it takes no longer
+
 
 async def while_checking(
     store: ObjectStore, prefix: str, work: Callable[[ObjectStore], Awaitable[None]], *, token: str
 ) -> None:
-    """Do `work` while the conditions of `store` are checked; return when both are done.
+    """Do `work` while the conditions of `store` are checked, mostly before; return when both are done.
 
-    `work` gets a store of which every write waits until the check has passed. If one of the two fails the other is broken
+    `work` begins when the check has passed, or has taken longer than usual. It gets a store of which every write waits until the check has passed. If one of the two fails the other is broken
     off, and its failure is raised: of the check as `check_conditions` does.
     """
     check = asyncio.ensure_future(check_conditions(store, prefix, token=token))
-    done = asyncio.ensure_future(work(CheckedStore(store, check)))
+    tasks = [check]
     try:
-        await asyncio.wait((check, done), return_when=asyncio.FIRST_EXCEPTION)
+        await asyncio.wait(tasks, timeout=HEAD_START_SECONDS)
+        if check.done():
+            check.result()
+        tasks.append(asyncio.ensure_future(work(CheckedStore(store, check))))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        check.cancel()
-        done.cancel()
-        await asyncio.gather(check, done, return_exceptions=True)
-    for each in (check, done):
-        if not each.cancelled():
-            each.result()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 class CheckedStore:

@@ -72,23 +72,36 @@ async def test_writing_goes_on_after_the_check():
 
 async def test_a_refused_store_ends_a_restore_under_way():
     """A large corpus would be fetched again and again from a store on which it can never be served."""
-    broken_off = []
+    begun, broken_off = asyncio.Event(), []
+    store = FailingStore(IgnoresIfMatch())
+    store.rule = waiting(begun, "replace", key="probes/")
 
     async def work(_checked):
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
             broken_off.append(True)
 
     with pytest.raises(Unavailable, match="conditional writes"):
-        await check_beside(IgnoresIfMatch(), work)
+        await check_beside(store, work)
     assert broken_off == [True]
+
+
+async def test_a_restore_does_not_begin_on_a_store_that_is_refused_soon():
+    """Mostly the trial is over in no time, and then nothing need be fetched to know that it is in vain."""
+
+    async def work(_checked):
+        pytest.fail("the restore began")
+
+    with pytest.raises(Unavailable, match="conditional writes"):
+        await check_beside(IgnoresIfMatch(), work)
 
 
 async def test_a_failed_restore_ends_the_check():
     """What failed is what is told, and no probe goes on behind it."""
-    held, store = asyncio.Event(), FailingStore(MemoryStore())
-    store.rule = waiting(held, "create", key="probes/")
+    store = FailingStore(MemoryStore())
+    store.rule = waiting(asyncio.Event(), "create", key="probes/")
 
     async def work(_checked):
         raise Unavailable("no answer", code="store_io")
