@@ -62,7 +62,7 @@ def _load_signing_key(path: str) -> SigningKey:
 class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the router is told at start."""
 
-    directory: Annotated[
+    directory_kind: Annotated[
         DirectoryKind,
         setting("GROUNDPLANE_DIRECTORY", "file, or kubernetes: the corpora are the TenantCorpora of the cluster"),
     ] = "file"
@@ -81,7 +81,7 @@ class RouterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             check=parse_namespaces,
         ),
     ] = ""
-    identity: Annotated[
+    identity_kind: Annotated[
         IdentityKind,
         setting(
             "GROUNDPLANE_IDENTITY",

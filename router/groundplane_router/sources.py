@@ -42,7 +42,7 @@ def build_sources(
 
 
 def _api_server(settings: RouterSettings, clock: Clock) -> ApiServer | None:
-    if settings.kubernetes_host is None or (settings.directory, settings.identity) == ("file", "local"):
+    if settings.kubernetes_host is None or (settings.directory_kind, settings.identity_kind) == ("file", "local"):
         return None
     access = ApiAccess(
         host=settings.kubernetes_host,
@@ -59,7 +59,7 @@ def _directory(
     rng: random.Random,
     on_change: Callable[[DirectoryState], None],
 ) -> LiveDirectory:
-    if settings.directory == "kubernetes":
+    if settings.directory_kind == "kubernetes":
         namespaces = parse_namespaces(settings.namespaces) or ALL_NAMESPACES
         return KubernetesDirectory(_needed(api), namespaces, clock=clock, rng=rng, on_change=on_change)
     directory = DirectoryFile(Path(_needed(settings.directory_file)), clock, on_change=on_change)
@@ -68,7 +68,7 @@ def _directory(
 
 
 def _verifier(settings: RouterSettings, api: ApiServer | None, clock: Clock) -> Verifier:
-    match settings.identity:
+    match settings.identity_kind:
         case "local":
             return LocalVerifier(load_public_key(Path(_needed(settings.caller_key_file))), clock)
         case "tokenreview":
