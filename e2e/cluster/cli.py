@@ -108,7 +108,7 @@ def logs(choice: Choice, component: str) -> None:
 def kubectl(choice: Choice, arguments: tuple[str, ...]) -> None:
     """Become kubectl, as the administrator, where the API server is reached."""
     command = control_plane.kubectl(choice.existing(), *arguments)
-    os.execvp(command.arguments[0], command.arguments)
+    os.execvpe(command.arguments[0], command.arguments, control_plane.without_proxies(os.environ))
 
 
 @cluster.command(context_settings=AS_IT_IS)
@@ -118,7 +118,11 @@ def run(choice: Choice, arguments: tuple[str, ...]) -> None:
     """Become any command, in the node's network, with KUBECONFIG and PATH set."""
     there = choice.existing()
     command = (*there.enter, *arguments)
-    environment = {**os.environ, "KUBECONFIG": str(there.kubeconfig), "PATH": _path(there)}
+    environment = {
+        **control_plane.without_proxies(os.environ),
+        "KUBECONFIG": str(there.kubeconfig),
+        "PATH": _path(there),
+    }
     try:
         os.execvpe(command[0], command, environment)
     except OSError as error:

@@ -1,6 +1,8 @@
 """etcd, API server and controller manager (and, where there is a node, the scheduler): keys, command lines, start."""
 
 import datetime as dt
+import os
+from collections.abc import Mapping
 
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.kubeconfigs import write_kubeconfigs
@@ -80,7 +82,13 @@ def kubectl(cluster: Cluster, *arguments: str, standard_input: bytes = b"") -> C
     """Return a kubectl command of the administrator, run where the API server is reached."""
     options = (f"--kubeconfig={cluster.kubeconfig}", f"--cache-dir={cluster.data('kubectl')}")
     program = str(cluster.program("kubectl"))
-    return Command(arguments=(*cluster.enter, program, *options, *arguments), standard_input=standard_input)
+    command = (*cluster.enter, program, *options, *arguments)
+    return Command(arguments=command, standard_input=standard_input, environment=without_proxies(os.environ))
+
+
+def without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for a client of something on this machine, which no proxy reaches."""
+    return {name: value for name, value in environment.items() if not name.lower().endswith("_proxy")}
 
 
 def apply(cluster: Cluster, manifests: bytes) -> None:

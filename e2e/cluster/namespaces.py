@@ -15,8 +15,9 @@ from e2e.cluster.steps import Command, StepFailed, run, wait_until
 
 BRIDGE = "cni0"
 PREPARED_SECONDS = 30.0
-# The wanted value of a network setting, and whether the cluster works without it.
-SETTINGS = {"net/ipv4/ip_forward": "1", "net/bridge/bridge-nf-call-iptables": "1"}
+# Network settings that are switched on: packets between pods are forwarded, and pass the rules of Services and policies.
+SETTINGS = ("net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables")
+KUBELET_CONTROLLERS = ("cpu", "cpuset", "hugetlb", "memory", "pids")  # of version 2, where they have to be switched on
 INIT = Path(__file__).with_name("init.py")
 
 
@@ -31,8 +32,10 @@ def make_network(cluster: Cluster) -> None:
     _run(*inside, "address", "add", f"{NODE_ADDRESS}/{prefix}", "dev", BRIDGE)
     _run(*inside, "link", "set", BRIDGE, "up")
     _run(*inside, "route", "add", SERVICE_NETWORK, "dev", BRIDGE)  # else the node itself reaches no Service
-    for setting, value in SETTINGS.items():
-        _run(*cluster.enter, "sh", "-c", f"echo {value} > /proc/sys/{setting}")
+    if not Path("/proc/sys/net/bridge").exists():
+        _run("modprobe", "br_netfilter")
+    for setting in SETTINGS:
+        _run(*cluster.enter, "sh", "-c", f"echo 1 > /proc/sys/{setting}")
 
 
 def require_free(cluster: Cluster) -> None:
@@ -76,9 +79,31 @@ def start_node(cluster: Cluster) -> None:
 
 
 def make_control_groups(cluster: Cluster) -> None:
-    """Make the control group below which the kubelet keeps its pods, in every hierarchy."""
+    """Make the control group below which the kubelet keeps its pods, in every hierarchy. Raises StepFailed."""
     for group in control_groups(cluster):
+        _switch_on(group.parent)
         group.mkdir(exist_ok=True)
+
+
+def _switch_on(hierarchy: Path) -> None:
+    """Give the groups of a hierarchy of version 2 the controllers that the kubelet demands; version 1 has one in each."""
+    available = hierarchy / "cgroup.controllers"
+    if not available.exists():
+        return
+    switches = hierarchy / "cgroup.subtree_control"
+    for controller in missing_controllers(available.read_text(), switches.read_text()):
+        try:
+            switches.write_text(f"+{controller}")
+        except OSError as error:
+            raise StepFailed(
+                f"control group controller {controller} cannot be switched on in {switches}: {error.strerror}; in a "
+                "container, give it the machine's control groups (docker run --privileged --cgroupns=host)"
+            ) from error
+
+
+def missing_controllers(available: str, switched_on: str) -> list[str]:
+    """Return what has to be switched on of the controllers that a hierarchy has; both are lists with blanks between."""
+    return [name for name in KUBELET_CONTROLLERS if name in available.split() and name not in switched_on.split()]
 
 
 def remove_control_groups(cluster: Cluster) -> None:

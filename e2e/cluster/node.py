@@ -1,12 +1,13 @@
 """The node's programs: container runtime, kubelet, Service and NetworkPolicy rules, DNS, S3 server and Prometheus."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster import node_config
-from e2e.cluster.control_plane import NODE, kubectl
+from e2e.cluster.control_plane import NODE, kubectl, without_proxies
 from e2e.cluster.namespaces import BRIDGE
 from e2e.cluster.processes import Component, inside, log_end, require_alive, spawn, start
 from e2e.cluster.state import NODE_ADDRESS, SERVICE_NETWORK, Cluster, replace_file
@@ -113,7 +114,8 @@ def unready(cluster: Cluster) -> list[str]:
 def answers(cluster: Cluster, url: str) -> bool:
     """Whether an URL on the node answers with a status below 400."""
     ask = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)"
-    return succeeds(Command(arguments=(*cluster.enter, "python3", "-I", "-c", ask, url), limit_seconds=10.0))
+    command = (*cluster.enter, sys.executable, "-I", "-c", ask, url)
+    return succeeds(Command(arguments=command, environment=without_proxies(os.environ), limit_seconds=10.0))
 
 
 def node_is_ready(cluster: Cluster) -> bool:

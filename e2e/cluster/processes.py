@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from e2e.cluster.debian import SEARCH_PATH
 from e2e.cluster.state import Cluster, replace_file
 from e2e.cluster.steps import StepFailed, last_lines, wait_until
 
@@ -72,7 +73,11 @@ def spawn(cluster: Cluster, name: str, command: tuple[str, ...]) -> None:
         pid = os.posix_spawnp(
             command[0],
             command,
-            {**os.environ, MARK: str(cluster.directory)},
+            {
+                "PATH": SEARCH_PATH,
+                "HOME": str(cluster.directory),
+                MARK: str(cluster.directory),
+            },  # and nothing of the user's
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(cluster.log(name)), append, 0o600),

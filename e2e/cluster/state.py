@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from e2e.cluster.builds import ALL_MODULES
+from e2e.cluster.builds import ALL_MODULES, binary
 from e2e.cluster.steps import StepFailed
 
 NODE_CLUSTER = "e2e"  # the usual name of a cluster with a node
@@ -101,8 +101,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
     def program(self, name: str) -> Path:
         """Return the path of a program that was built for clusters."""
-        module = next(module for module in ALL_MODULES if name in module.packages)
-        return module.binary(self.cache, name)
+        return binary(self.cache, name)
 
 
 def machine_name(name: str) -> str:
