@@ -57,7 +57,8 @@ def wanted_children(seen: Observed, corpus: Corpus, now: float) -> Children:
     if revision is not None:
         wanted[ChildKind.DEPLOYMENT] = render_deployment(corpus, revision)
     is_rollout = revision is not None and live is not None and (known is None or known.inputs != revision.inputs)
-    return Children(wanted=wanted, held_back=held_back, is_rollout=is_rollout)
+    ordered = {kind: wanted[kind] for kind in ChildKind if kind in wanted}
+    return Children(wanted=ordered, held_back=held_back, is_rollout=is_rollout)
 
 
 def plan_children(seen: Observed, children: Children) -> Step | None:

@@ -53,12 +53,12 @@ def _differences(rendered: object, live: object, path: str, kind: str) -> Iterat
     """Yield the paths of what differs. `kind` is the path as LIST_KEYS has it."""
     if _is_empty(rendered) and (live is None or _is_empty(live)):
         return
-    if isinstance(rendered, Mapping):
-        if not isinstance(live, Mapping):
+    if isinstance(rendered, dict):
+        if not rendered and not isinstance(live, dict):
             yield path
-            return
+        found = live if isinstance(live, dict) else {}  # the path then names the first leaf that is missing
         for name in sorted(rendered):
-            yield from _differences(rendered[name], live.get(name), _join(path, name), _join(kind, name))
+            yield from _differences(rendered[name], found.get(name), _join(path, name), _join(kind, name))
     elif isinstance(rendered, list):
         yield from _list_differences(rendered, live, path, kind)
     elif not _is_equal(rendered, live, path):
@@ -66,14 +66,12 @@ def _differences(rendered: object, live: object, path: str, kind: str) -> Iterat
 
 
 def _list_differences(rendered: list[Any], live: object, path: str, kind: str) -> Iterator[str]:
-    if not isinstance(live, list):
-        yield path
-        return
+    entries = live if isinstance(live, list) else []
     keys = LIST_KEYS.get(kind)
     if keys is None:
-        yield from _atomic_differences(rendered, live, path, kind)
+        yield from _atomic_differences(rendered, entries, path, kind)
         return
-    found = {_key(entry, keys): entry for entry in live}
+    found = {_key(entry, keys): entry for entry in entries}
     for entry in sorted(rendered, key=lambda entry: _key(entry, keys)):
         key = _key(entry, keys)
         yield from _differences(entry, found.get(key), f"{path}[{key[0]}]", f"{kind}[]")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from groundplane_operator import names
 from groundplane_operator.acceptance import resolve_corpus
 from groundplane_operator.children import wanted_children
@@ -47,7 +49,7 @@ def resource_of(spec: dict[str, Any], *, generation: int = 1, status: Any = None
         "spec": spec,
     }
     found = parse_resource(manifest)
-    return found if status is None else type(found)(**{**_fields(found), "status": status})
+    return found if status is None else msgspec.structs.replace(found, status=status)
 
 
 def accepted(spec: dict[str, Any], **metadata: Any) -> Any:
@@ -95,7 +97,8 @@ def made_children(seen: Observed) -> dict[ChildKind, Any]:
     if ChildKind.DEPLOYMENT in made:
         made[ChildKind.DEPLOYMENT] = rolled(made[ChildKind.DEPLOYMENT])
     if ChildKind.VOLUME_CLAIM in made:
-        made[ChildKind.VOLUME_CLAIM]["status"] = {"capacity": {"storage": seen.resource.spec.storage.size}}
+        claim = made[ChildKind.VOLUME_CLAIM]
+        claim["status"] = {"capacity": dict(claim["spec"]["resources"]["requests"])}
     return made
 
 
@@ -116,7 +119,3 @@ def rolled(deployment: Any, *, revision: int = 1, reason: str = "NewReplicaSetAv
         "conditions": [{"type": "Progressing", "status": "True", "reason": reason}],
     }
     return {**deployment, "metadata": {**metadata, "annotations": annotations}, "status": {**status, **counts}}
-
-
-def _fields(struct: Any) -> dict[str, Any]:
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}

@@ -179,9 +179,10 @@ def test_a_template_that_was_edited_by_hand_is_not_remembered():
 
 def test_a_volume_says_whose_data_lies_on_it():
     """A resource of the same name and of another tenant must not take it over."""
-    annotations = render_volume_claim(corpus_of(ON_VOLUME))["metadata"]["annotations"]
+    claim = render_volume_claim(corpus_of(ON_VOLUME))
 
-    assert annotations[names.STORAGE_KEY_ANNOTATION] == "t-acme"
+    assert claim is not None
+    assert claim["metadata"]["annotations"][names.STORAGE_KEY_ANNOTATION] == "t-acme"
 
 
 def test_a_suspended_corpus_differs_in_its_replicas_alone():
