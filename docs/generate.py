@@ -16,6 +16,8 @@ from groundplane.process.clock import SystemClock
 from groundplane.process.metrics import new_registry
 from groundplane.process.settings import SettingRow, settings_table
 from groundplane.wire.names import Reason
+from groundplane_operator.reasons import Reason as ConditionReason
+from groundplane_operator.settings import OperatorSettings
 from groundplane_router.metrics import RouterMetrics
 from groundplane_router.settings import RouterSettings
 from groundplane_shard.metrics import ShardMetrics
@@ -43,12 +45,23 @@ def render() -> str:
         "## Settings of a shard's bucket\n",
         "Read where `GROUNDPLANE_OBJECT_STORE` is set.\n",
         _settings(settings_table(S3Settings)),
+        "## Settings of the operator\n",
+        _settings(settings_table(OperatorSettings)),
         "## Metrics of the router\n",
         _metrics(router),
         "## Metrics of the shard\n",
         _metrics(shard),
         "## Reasons of unavailability\n",
         "\n".join(f"- `{reason}`" for reason in Reason) + "\n",
+        "## Reasons of a TenantCorpus's conditions and events\n",
+        "\n".join(
+            [
+                "| reason | it means |",
+                "| --- | --- |",
+                *(f"| `{each}` | {each.meaning} |" for each in ConditionReason),
+                "",
+            ]
+        ),
     ]
     return "\n".join(parts)
 
