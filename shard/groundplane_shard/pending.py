@@ -6,7 +6,7 @@ from groundplane_shard.generations import Generations
 from groundplane_shard.view import View
 
 EXAMINED_DOCUMENTS = 500
-PAGE_BYTES = 256 * 1024
+PAGE_BYTES = 64 * 1024
 
 
 async def pending_documents(
@@ -15,7 +15,7 @@ async def pending_documents(
     """Return documents with an id above `after` that are to be made, and where the next page begins; None: there is none.
 
     A document is to be made if the target does not hold it, or holds it as cut by another chunker. A page ends with the
-    document that makes it 256 KiB of text, or when 500 were looked at: it may hold none although others follow.
+    document that makes it 64 KiB of text, or when 500 were looked at: it may hold none although others follow.
     """
     current, target = generations.current, generations.target
     if target is None:

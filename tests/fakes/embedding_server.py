@@ -12,7 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from aiohttp import web
@@ -41,7 +41,7 @@ class EmbeddingServer:
         self._runner: web.AppRunner | None = None
         self._released = asyncio.Event()
 
-    def __enter__(self) -> "EmbeddingServer":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
