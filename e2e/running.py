@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from e2e.cluster.environment import VARIABLE, Environment, bring_up, load_images, take_down
+from e2e.cluster.environment import VARIABLE, Environment, bring_up, choose_kind, load_images, take_down
 from e2e.cluster.images.product import product_image
 from e2e.cluster.steps import StepFailed, say
 from e2e.cluster.toolchain import cache_directory
@@ -26,19 +26,22 @@ def main(arguments: Sequence[str]) -> int:
     except StepFailed as failure:
         print(f"groundplane: {failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130  # as a shell says it
 
 
 def run_tests(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Return pytest's exit code for `arguments`. Raises StepFailed where there is no cluster for the tests."""
-    there = with_image(bring_up(environment), environment)
+    kind = choose_kind(environment)
     try:
+        there = with_image(bring_up(kind, environment), environment)
         pytest = (*there.enter, sys.executable, "-m", "pytest", *(arguments or [str(ROOT / "e2e")]))
         return subprocess.run(pytest, check=False, cwd=ROOT, env=variables(there, environment)).returncode
     finally:
         if environment.get("KEEP"):
             say("KEEP is set: the cluster stays; `make cluster-down` removes it")
         else:
-            take_down(environment)
+            take_down(kind, environment)
 
 
 def with_image(there: Environment, environment: Mapping[str, str]) -> Environment:

@@ -49,8 +49,13 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     prometheus_url: str | None = None  # for pods and tests alike; None: none that we know of
 
 
-def choose_kind(environment: Mapping[str, str], *, has_kind: bool, is_root: bool) -> Kind:
-    """Return which cluster is to be used. Raises StepFailed, saying what to do, where there can be none."""
+def choose_kind(environment: Mapping[str, str]) -> Kind:
+    """Return which cluster is to be used on this machine. Raises StepFailed, saying what to do, where there can be none."""
+    return kind_for(environment, has_kind=shutil.which("kind") is not None, is_root=os.geteuid() == 0)
+
+
+def kind_for(environment: Mapping[str, str], *, has_kind: bool, is_root: bool) -> Kind:
+    """Return which cluster is to be used on such a machine. Raises StepFailed."""
     wanted = environment.get("GROUNDPLANE_CLUSTER", "")
     if wanted not in {"", "own", "kind"}:
         raise StepFailed(f"GROUNDPLANE_CLUSTER={wanted}: expected own or kind, or KUBECONFIG for a cluster of yours")
@@ -70,28 +75,27 @@ def choose_kind(environment: Mapping[str, str], *, has_kind: bool, is_root: bool
     return "own"
 
 
-def bring_up(environment: Mapping[str, str]) -> Environment:
+def bring_up(kind: Kind, environment: Mapping[str, str]) -> Environment:
     """Return a running cluster, made if there is none yet. Raises StepFailed."""
-    kind = choose_kind(environment, has_kind=shutil.which("kind") is not None, is_root=os.geteuid() == 0)
     match kind:
         case "given":
             return given(Path(environment["KUBECONFIG"]))
         case "kind":
             return kind_cluster(state_directory(environment, KIND_NAME))
         case "own":
-            wanted = lifecycle.new_cluster(
-                state_directory(environment, state.NODE_CLUSTER), cache_directory(environment), has_node=True
-            )
-            return own(lifecycle.up(wanted))
+            directory = state_directory(environment, state.NODE_CLUSTER)
+            return own(lifecycle.up(lifecycle.new_cluster(directory, cache_directory(environment), has_node=True)))
 
 
-def take_down(environment: Mapping[str, str]) -> None:
+def take_down(kind: Kind, environment: Mapping[str, str]) -> None:
     """Remove the cluster that `bring_up` made; a given one stays."""
-    kind = choose_kind(environment, has_kind=shutil.which("kind") is not None, is_root=os.geteuid() == 0)
-    if kind == "own":
-        lifecycle.down(state_directory(environment, state.NODE_CLUSTER))
-    elif kind == "kind":
-        run(Command(arguments=("kind", "delete", "cluster", "--name", KIND_NAME), limit_seconds=KIND_SECONDS))
+    match kind:
+        case "given":
+            return
+        case "kind":
+            run(Command(arguments=("kind", "delete", "cluster", "--name", KIND_NAME), limit_seconds=KIND_SECONDS))
+        case "own":
+            lifecycle.down(state_directory(environment, state.NODE_CLUSTER))
 
 
 def own(cluster: Cluster) -> Environment:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from e2e.cluster.environment import choose_kind
+from e2e.cluster.environment import kind_for
 from e2e.cluster.steps import StepFailed
 
 
@@ -24,7 +24,7 @@ from e2e.cluster.steps import StepFailed
 )
 def test_the_cluster_is_the_nearest_one(environment, machine, kind):
     """People with a cluster at hand must not need root, and nobody's shell decides by accident."""
-    assert choose_kind(environment, **machine) == kind
+    assert kind_for(environment, **machine) == kind
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_the_cluster_is_the_nearest_one(environment, machine, kind):
 def test_without_a_cluster_it_is_said_what_to_do(environment, said):
     """`make e2e` fails where it cannot run: it never passes by skipping."""
     with pytest.raises(StepFailed, match=said):
-        choose_kind(environment, has_kind=False, is_root=False)
+        kind_for(environment, has_kind=False, is_root=False)
