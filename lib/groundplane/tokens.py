@@ -48,7 +48,7 @@ _ALGORITHM = "EdDSA"
 
 
 class SigningKey:
-    """An Ed25519 private key. Its bytes never leave it except into its own file."""
+    """An Ed25519 private key. Its bytes never leave it except into its own file or Secret."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -63,11 +63,20 @@ class SigningKey:
     def load(cls, path: Path) -> "SigningKey":
         """Return the key of a PEM file. Raises InvalidInput if it cannot be read or is no Ed25519 private key."""
         try:
-            key = load_pem_private_key(path.read_bytes(), password=None)
-        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            content = path.read_bytes()
+        except OSError as error:
             raise InvalidInput(f"signing key {path} cannot be read: expected an Ed25519 private key in PEM") from error
+        return cls.parse(content, str(path))
+
+    @classmethod
+    def parse(cls, content: bytes, place: str) -> "SigningKey":
+        """Return the key of a PEM text that stands at `place`. Raises InvalidInput if it is no Ed25519 private key."""
+        try:
+            key = load_pem_private_key(content, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise InvalidInput(f"signing key {place} cannot be read: expected an Ed25519 private key in PEM") from error
         if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInput(f"signing key {path} is of another kind: expected Ed25519")
+            raise InvalidInput(f"signing key {place} is of another kind: expected Ed25519")
         return cls(key)
 
     @classmethod
@@ -79,11 +88,15 @@ class SigningKey:
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+            file.write(cls(key).private_pem())
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)
         return cls(key)
+
+    def private_pem(self) -> bytes:
+        """Return the key as PEM, for its own file or Secret and nothing else."""
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def public_pem(self) -> bytes:
         """Return the public half as PEM, for the verifiers' key directory."""
