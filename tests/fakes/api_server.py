@@ -29,7 +29,7 @@ Version = int
 class FakeApiServer:
     """Serves between `start` and `stop`, at the same port again. `directory` is what a pod has mounted of its ServiceAccount.
 
-    status: answer every call with this failure; hangs: answer none. `seen` holds (method, path, query) of each call.
+    status: answer every call with this failure; hangs: answer none; watch_seconds: end watches earlier than asked. `seen` holds (method, path, query) of each call.
     review: whom a token names, as a username; None refuses it.
     """
 
@@ -43,6 +43,7 @@ class FakeApiServer:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.hangs = False
+        self.watch_seconds: float | None = None
         self.review: Callable[[str], str | None] = lambda token: None
         self.audiences: list[str] | None = ["groundplane"]
         self.keys: list[dict[str, Any]] = []
@@ -150,6 +151,8 @@ class FakeApiServer:
             return await self._review(request)
         if request.path == "/.well-known/openid-configuration":
             return web.json_response({"issuer": self.issuer, "jwks_uri": "https://192.0.2.1/openid/v1/jwks"})
+        if request.path == "/openid/v1/jwks" and "application/jwk-set+json" not in request.headers["Accept"]:
+            return _failure(406, "NotAcceptable", {})
         if request.path == "/openid/v1/jwks":
             return web.json_response({"keys": self.keys}, content_type="application/jwk-set+json")
         return await self._collection(request)
@@ -184,8 +187,11 @@ class FakeApiServer:
             return response
         self._watches.add(response)
         try:
-            while True:
-                sent = await self._send_after(response, namespace, sent)
+            async with asyncio.timeout(self.watch_seconds or float(request.query["timeoutSeconds"])):
+                while True:
+                    sent = await self._send_after(response, namespace, sent)
+        except TimeoutError:
+            return response
         finally:
             self._watches.discard(response)
 

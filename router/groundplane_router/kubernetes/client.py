@@ -28,8 +28,8 @@ CONNECT_SECONDS: Final = 2.0
 ANSWER_SECONDS: Final = 15.0
 """Of one page of a list; other calls are bounded by their callers too."""
 
-INACTIVITY_SECONDS: Final = 90.0
-"""A watch without a byte for so long is dead: the API server sends a bookmark about every minute."""
+GRACE_SECONDS: Final = 10.0
+"""A watch that the server has not ended so long after its time is dead."""
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 MAX_RETRY_AFTER_SECONDS: Final = 999
@@ -40,6 +40,8 @@ MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 
 MAX_CONNECTIONS: Final = 64
 ERROR_BODY_BYTES: Final = 4_096
+ACCEPTED: Final = "application/json, application/jwk-set+json"
+"""The published keys have a media type of their own, and are not given as any other."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -57,7 +59,7 @@ class ApiServer:
             connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ttl_dns_cache=5),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            headers={"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "groundplane-router"},
+            headers={"Accept": ACCEPTED, "Accept-Encoding": "identity", "User-Agent": "groundplane-router"},
         )
         return self
 
@@ -73,16 +75,24 @@ class ApiServer:
         """Return the answer to `body`, which is posted once. Raises Unavailable."""
         return await self._exchange("POST", path, kind, body=msgspec.json.encode(body))
 
-    async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[list[bytes], None]:
-        """Yield the lines of a watch as they come, those of one read at once, until the server ends it.
+    async def watch(self, path: str, version: str, seconds: int) -> AsyncGenerator[list[bytes], None]:
+        """Yield the lines of a watch from `version` as they come, those of one read at once, until the server ends it.
 
-        Raises Unavailable, ResourceExpired; also when nothing was heard for 90 s. Close it to end it earlier.
+        The first batch is empty: the server has taken the watch. Raises Unavailable, ResourceExpired; also when the server
+        neither sends anything nor ends the watch after `seconds`. Close it to end it earlier.
         """
+        query = {
+            "watch": "true",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
         splitter = LineSplitter(MAX_LINE_BYTES)
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS)
+        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS, sock_read=seconds + GRACE_SECONDS)
         try:
             async with self._request("GET", path, query=query, timeout=timeout) as response:
                 await self._check(response)
+                yield []
                 async for piece in response.content.iter_any():
                     if lines := splitter.feed(piece):
                         yield lines

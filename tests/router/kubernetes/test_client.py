@@ -1,6 +1,5 @@
 """One call, one whole answer in time; every failure says what it was, and none quotes a token."""
 
-import asyncio
 import base64
 import ssl
 
@@ -69,10 +68,10 @@ async def test_a_server_that_hangs_is_given_up(server, api, monkeypatch):
 
 
 async def test_a_silent_watch_is_given_up(server, api, monkeypatch):
-    """A watch that goes silent for ever is the best-known way for a directory to grow old."""
-    monkeypatch.setattr("groundplane_router.kubernetes.client.INACTIVITY_SECONDS", 0.1)
+    """One that its server does not end in time is dead: the best-known way for a directory to grow old."""
+    monkeypatch.setattr("groundplane_router.kubernetes.client.GRACE_SECONDS", -0.9)
     with pytest.raises(Unavailable) as failure:
-        async for _ in api.lines(LIST, {"watch": "true", "resourceVersion": "100"}):
+        async for _ in api.watch(LIST, "100", 1):
             pass
 
     assert failure.value.detail == "api_timeout"
@@ -179,11 +178,19 @@ async def test_calls_before_the_start_are_failures(server):
 
 async def test_an_abandoned_watch_is_closed(server, api, until):
     """Each open one costs the API server a connection and a goroutine."""
-    watching = asyncio.create_task(anext(api.lines(LIST, {"watch": "true", "resourceVersion": "100"})))
+    watch = api.watch(LIST, "100", 60)
+    assert await anext(watch) == []
     await until(lambda: server.watch_count == 1)
-    watching.cancel()
+    await watch.aclose()
 
     await until(lambda: server.watch_count == 0)
+
+
+async def test_a_watch_ends_in_order_when_its_time_is_over(server, api):
+    """No failure: the next one goes on from there."""
+    server.watch_seconds = 0.05
+
+    assert [lines async for lines in api.watch(LIST, "100", 60)] == [[]]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])

@@ -237,6 +237,23 @@ async def test_a_bookmark_confirms_the_state(server, follow, until):
     await until(lambda: following.directory.age_seconds < 0.2)
 
 
+async def test_a_new_watch_confirms_the_state(server, follow, until, caplog):
+    """An idle cluster sends nothing, not even bookmarks: neither an old directory nor a failure."""
+    caplog.set_level("INFO")
+    server.watch_seconds = 0.3
+    following = await follow()
+    ages = []
+
+    def is_confirmed_again():
+        ages.append(following.directory.age_seconds)
+        return len(ages) > 1 and ages[-1] < ages[-2] and server.calls("watch") > 3
+
+    await until(is_confirmed_again)
+    assert max(ages) < 1.5
+    assert server.calls("limit") == 1
+    assert [record.message for record in caplog.records] == ["directory_loaded"]
+
+
 async def test_faults_are_counted_and_named_once(server, follow, until, caplog):
     """Somebody has to look at them; nobody needs a line for each event."""
     await server.apply(resource())
@@ -255,13 +272,13 @@ async def test_faults_are_counted_and_named_once(server, follow, until, caplog):
 
 
 async def test_the_watch_asks_for_what_keeps_it_alive(server, follow, until):
-    """Bookmarks, and an end that the server chooses before a middlebox does."""
+    """Bookmarks, and an end before a middlebox makes one."""
     await follow()
     await until(lambda: server.watch_count == 1)
     query = server.seen[-1][2]
 
     assert query["allowWatchBookmarks"] == "true"
-    assert 240 <= int(query["timeoutSeconds"]) <= 480
+    assert 30 <= int(query["timeoutSeconds"]) <= 60
     assert int(query["resourceVersion"]) == server.version
 
 
