@@ -148,7 +148,7 @@ def _etag(answer: Answer) -> str:
 def _try_parse(body: bytes) -> ET.Element | None:
     try:
         return ET.fromstring(body)  # noqa: S314  # bounded, and expat expands no entities without limit
-    except ET.ParseError:
+    except (ET.ParseError, LookupError, ValueError):  # the latter two: it declares an encoding that cannot be read
         return None
 
 
