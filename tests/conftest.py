@@ -29,3 +29,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[seaweedfs.S3
     """Give a real S3 server, one for all tests of this process."""
     with seaweedfs.s3_server(tmp_path_factory.mktemp("seaweedfs")) as server:
         yield server
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have counted: whoever reads a run should see how much stood behind it."""
+    reports = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    for report in reports:
+        figures = [value for name, value in report.user_properties if name == "figures"]
+        if figures:
+            terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {'; '.join(map(str, figures))}")

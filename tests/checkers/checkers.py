@@ -11,7 +11,9 @@
 The first four say what is wrong in plain words; the last finds whatever else is wrong in the order of things.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import TypeAlias
 
 from tests.checkers.history import Anomaly, History, Operation, by_key, operations_of, reads_of
@@ -77,12 +79,13 @@ def sequences_monotonic(operations: Sequence[Operation]) -> list[Anomaly]:
 
 
 def _writes_out_of_order(told: Sequence[Operation]) -> list[Anomaly]:
-    """Return the writes that began after a write with a higher sequence was acknowledged."""
+    """Return the writes that began after a write with a higher sequence was acknowledged. `told` is in order of the ends."""
     writes = [one for one in told if one.is_write]
+    ends = [one.ended for one in writes]
+    highest_until = [0, *accumulate((one.sequence or 0 for one in writes), max)]
     found = []
     for write in writes:
-        acknowledged = [other.sequence or 0 for other in writes if other.is_before(write)]
-        highest = max(acknowledged, default=0)
+        highest = highest_until[bisect_left(ends, write.begun)]
         if (write.sequence or 0) < highest:
             text = f"the write is told {write.sequence} though {highest} was acknowledged before it began"
             found.append(_anomaly("sequences_monotonic", write.key, write, text))

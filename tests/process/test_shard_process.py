@@ -1,7 +1,6 @@
 """A real shard process: what it acknowledged is there after every kill, and nobody without its capability gets in."""
 
 import random
-import threading
 import time
 
 import httpx
@@ -10,143 +9,46 @@ import numpy as np
 import pytest
 
 from groundplane.tokens import SigningKey, capability_audience
-from groundplane.wire.internal import (
-    ChunkFields,
-    ChunkInput,
-    DeleteDocument,
-    DocumentPage,
-    ReplaceDocument,
-    SearchRequest,
-    ShardProblem,
-    StoredDocument,
-)
+from groundplane.wire.internal import SearchRequest, ShardProblem
 from groundplane.wire.names import CorpusKey, Incarnation
+from tests.checkers.checkers import check
+from tests.support.load import Load, Pace
 from tests.support.processes import ANALYSER_ID, ShardProcess, running
+from tests.support.writes import DELETED, DIMENSION, operation, read_all, search_for
 
 pytestmark = pytest.mark.process
 
-DIMENSION = 8
+SEED = 20261201
 KILLS = 30
-CHUNKS = 3
-
-
-def document(number: int, version: int) -> ReplaceDocument:
-    """One document of three chunks; every chunk carries the version, so that half of a replacement shows."""
-    parts = [f"document {number} version {version} part {part}. " for part in range(CHUNKS)]
-    vectors = np.random.default_rng([number, version]).standard_normal((CHUNKS, DIMENSION)).astype("<f4")
-    starts = [sum(map(len, parts[:part])) for part in range(CHUNKS)]
-    return ReplaceDocument(
-        doc_id=f"doc-{number}",
-        text="".join(parts),
-        title=None,
-        uri=None,
-        metadata=msgspec.json.encode({"version": version}),
-        chunker="test",
-        chunks=tuple(
-            ChunkInput(start=start, end=start + len(part), heading=None, vector=vector.tobytes())
-            for start, part, vector in zip(starts, parts, vectors, strict=True)
-        ),
-    )
+PACE = Pace(after_refusal_seconds=0.05, between_reads_seconds=0.005)  # lives are short
 
 
 def search_request(shard: ShardProcess, text: str = "version", **more) -> SearchRequest:
     return SearchRequest(incarnation=shard.incarnation, analyser=ANALYSER_ID, terms=(text,), window=200, **more)
 
 
-class Reader:
-    """Searches all the time; records what no search may ever show."""
-
-    def __init__(self, shard: ShardProcess) -> None:
-        self.shard = shard
-        self.violations: list[str] = []
-        self.answers = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> "Reader":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._stop.set()
-        self._thread.join(timeout=30)
-
-    def _run(self) -> None:
-        with httpx.Client(timeout=2.0) as client:
-            while not self._stop.is_set():
-                try:
-                    answer = self.shard.search(client, search_request(self.shard))
-                except httpx.HTTPError:
-                    self._stop.wait(0.01)
-                    continue
-                self.answers += 1
-                seen: dict[str, set[str]] = {}
-                counts: dict[str, int] = {}
-                for candidate in answer.candidates:
-                    fields = msgspec.msgpack.decode(candidate.chunk, type=ChunkFields)
-                    seen.setdefault(fields.doc_id, set()).add(fields.text.split(" part ")[0])
-                    counts[fields.doc_id] = counts.get(fields.doc_id, 0) + 1
-                for doc_id, versions in seen.items():
-                    if len(versions) != 1 or counts[doc_id] != CHUNKS:
-                        self.violations.append(f"{doc_id}: {versions}, {counts[doc_id]} chunks")
-
-
-def write_until_killed(
-    shard: ShardProcess, generator: random.Random, acknowledged: dict[int, int], attempted: dict[int, set[int]]
-):
-    """Write replacements until the process dies under it; remember what was acknowledged and what was only sent."""
-    version = max((max(versions) for versions in attempted.values()), default=0)
-    with httpx.Client(timeout=5.0) as client:
-        while True:
-            version += 1
-            numbers = generator.sample(range(40), generator.randint(1, 4))
-            for number in numbers:
-                attempted.setdefault(number, set()).add(version)
-            try:
-                shard.write(client, *(document(number, version) for number in numbers))
-            except httpx.HTTPError:
-                return
-            for number in numbers:
-                acknowledged[number] = version
-
-
-def stored_versions(shard: ShardProcess) -> dict[int, int]:
-    """Return the version of every document that the shard holds."""
-    versions = {}
-    with httpx.Client(timeout=10.0) as client:
-        page = client.get(f"{shard.url}/documents", params={"limit": 1000}, headers=shard.headers())
-        for row in msgspec.msgpack.decode(page.content, type=DocumentPage).documents:
-            answer = client.get(f"{shard.url}/document", params={"id": row.doc_id}, headers=shard.headers())
-            text = msgspec.msgpack.decode(answer.content, type=StoredDocument).text
-            versions[int(row.doc_id.removeprefix("doc-"))] = int(text.split(" version ")[1].split(" ")[0])
-    return versions
-
-
 @pytest.mark.timeout(240)
-def test_no_acknowledged_write_is_lost_and_no_document_is_half_visible_over_thirty_kills(tmp_path):
+def test_no_acknowledged_write_is_lost_and_no_document_is_half_visible_over_thirty_kills(tmp_path, record_property):
     """The promise that everything else rests on: I1, I2."""
-    generator = random.Random(20261201)
+    generator = random.Random(SEED)
     shard = ShardProcess(tmp_path, dimension=DIMENSION, settings={"GROUNDPLANE_SNAPSHOT_RECORDS": "40"})
-    acknowledged: dict[int, int] = {}
-    attempted: dict[int, set[int]] = {}
-    with Reader(shard) as reader:
+    with Load(shard, writers=4, readers=2, seed=SEED, pace=PACE) as load:
         for _ in range(KILLS):
             shard.start()
             shard.await_ready()
-            writer = threading.Thread(target=write_until_killed, args=(shard, generator, acknowledged, attempted))
-            writer.start()
             time.sleep(generator.uniform(0.02, 0.5))  # the moment of the kill is the thing being varied
             shard.kill()
-            writer.join(timeout=30)
     with running(shard):
-        stored = stored_versions(shard)
+        read_all(shard, load.recorder, "the end")
+    recorder = load.recorder
+    record_property(
+        "figures", f"{recorder.acknowledged} writes acknowledged, {recorder.reads} reads over {KILLS} kills"
+    )
 
-    assert reader.violations == []
-    assert reader.answers > 0
-    assert len(acknowledged) > 10
-    for number, version in acknowledged.items():
-        assert stored[number] >= version
-        assert stored[number] in attempted[number]
+    assert check(recorder.history) == []
+    assert load.stale == []
+    assert recorder.acknowledged > 10 * KILLS
+    assert recorder.reads > 10 * KILLS
 
 
 def test_a_stopped_shard_comes_back_with_everything_and_the_same_answer(tmp_path):
@@ -155,8 +57,8 @@ def test_a_stopped_shard_comes_back_with_everything_and_the_same_answer(tmp_path
     vector = np.ones(DIMENSION, dtype="<f4").tobytes()
     with httpx.Client(timeout=10.0) as client:
         with running(shard):
-            shard.write(client, *(document(number, 1) for number in range(30)))
-            shard.write(client, document(3, 2), DeleteDocument(doc_id="doc-4"))
+            shard.write(client, *(operation(number, 1) for number in range(30)))
+            shard.write(client, operation(3, 2), operation(4, DELETED))
             request = search_request(shard, vector=vector, embedding_id=shard.embedding.id)
             before = shard.search(client, request)
             assert shard.stop() == 0
@@ -173,22 +75,22 @@ def test_an_older_writer_never_answers_again_after_a_second_process_took_over(tm
     """Two processes of one corpus may run by accident; only one of them may ever acknowledge: I5."""
     first = ShardProcess(tmp_path, dimension=DIMENSION)
     with httpx.Client(timeout=10.0) as client, running(first):
-        first.write(client, document(1, 1))
+        first.write(client, operation(1, 1))
         second = first.twin()
         with running(second):
-            second.write(client, document(2, 1))
+            second.write(client, operation(2, 1))
             refused = client.post(
-                f"{first.url}/write", content=first.write_body(document(3, 1)), headers=first.headers("write")
+                f"{first.url}/write", content=first.write_body(operation(3, 1)), headers=first.headers("write")
             )
             again = client.post(
-                f"{first.url}/write", content=first.write_body(document(3, 1)), headers=first.headers("write")
+                f"{first.url}/write", content=first.write_body(operation(3, 1)), headers=first.headers("write")
             )
             readiness = client.get(f"{first.url}/readyz")
-            stored = stored_versions(second)
+            stored = second.status(client).documents, second.search(client, search_for(second, 3)).candidates
 
     assert (refused.status_code, again.status_code) == (503, 503)
     assert (readiness.status_code, readiness.text.strip()) == (503, "superseded")
-    assert stored == {1: 1, 2: 1}
+    assert stored == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -274,5 +176,5 @@ def shard_for_access(tmp_path_factory):
     """One running shard for all tests of access."""
     shard = ShardProcess(tmp_path_factory.mktemp("access"), dimension=DIMENSION)
     with running(shard), httpx.Client(timeout=10.0) as client:
-        shard.write(client, document(1, 1))
+        shard.write(client, operation(1, 1))
         yield shard

@@ -1,95 +1,89 @@
-"""What a test wrote to a shard, what came of it, and what the shard may show afterwards.
+"""The documents that tests write to a real shard, and how they are read back.
 
-Each document belongs to one caller at a time, who sends version after version and waits for the answer to each. So of a
-document the shard may hold: the version acknowledged last, or one sent after it whose outcome is unknown. A request whose
-caller gave up waiting may also be carried out later than those after it.
+A document of number n has one version after the other, never the same twice. It consists of three chunks, each of which
+carries the version, so that half of a replacement shows.
 """
 
 import random
-from collections.abc import Mapping
+import re
 
 import httpx
 import msgspec
 import numpy as np
 
+from groundplane.wire.filters import Eq
 from groundplane.wire.internal import (
+    ChunkFields,
     ChunkInput,
     DeleteDocument,
-    DocumentPage,
     Operation,
     ReplaceDocument,
+    SearchAnswer,
+    SearchRequest,
+    ShardProblem,
     StoredDocument,
 )
-from tests.support.processes import ShardProcess
+from tests.checkers.history import Action, Document
+from tests.support.processes import ANALYSER_ID, ShardProcess
+from tests.support.recording import Call, Recorder
 
 CHUNKS = 3
 DIMENSION = 8
-PAGE_DOCUMENTS = 1_000
 DELETED = 0
+NOT_DONE_KINDS = frozenset(
+    {"denied", "invalid_input", "unavailable"}
+)  # what a refusal of these kinds is about was not done
+_PART = re.compile(r"document \d+ version \d+ part \d+\. ")
 
 
-class Attempt:
-    """One version of one document that was sent; `DELETED` is its deletion."""
+class Versions:
+    """Which version of each document is sent next: one never sent before, or now and then its deletion."""
 
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.is_acknowledged = False
-        self.was_given_up = False
-
-
-class History:
-    """Every attempt at every document, in the order in which each document's were made."""
-
-    def __init__(self) -> None:
-        self.attempts: dict[int, list[Attempt]] = {}
+    def __init__(self, generator: random.Random) -> None:
+        self._random = generator
+        self._newest: dict[int, int] = {}
+        self._was_deleted: set[int] = set()
 
     @property
-    def acknowledged(self) -> int:
-        """How many writes were acknowledged."""
-        return sum(attempt.is_acknowledged for attempts in self.attempts.values() for attempt in attempts)
+    def numbers(self) -> list[int]:
+        """Every document of which anything was sent."""
+        return sorted(self._newest)
 
-    def begin(self, number: int, version: int) -> Attempt:
-        """Note that this version is about to be sent."""
-        attempt = Attempt(version)
-        self.attempts.setdefault(number, []).append(attempt)
-        return attempt
+    def next(self, number: int) -> int:
+        """Return the version to send, `DELETED` for a deletion."""
+        if number in self._newest and number not in self._was_deleted and self._random.random() < 0.1:
+            self._was_deleted.add(number)
+            return DELETED
+        self._was_deleted.discard(number)
+        self._newest[number] = self._newest.get(number, 0) + 1
+        return self._newest[number]
 
-    def lost(self, stored: Mapping[int, int]) -> list[str]:
-        """Return the documents of which the shard holds something older than what was acknowledged last."""
-        return self._faults(stored, is_invented=False)
 
-    def invented(self, stored: Mapping[int, int]) -> list[str]:
-        """Return the documents of which the shard holds something that nobody sent."""
-        return self._faults(stored, is_invented=True)
+def key_of(number: int) -> str:
+    """Return a document's id."""
+    return f"doc-{number}"
 
-    def _faults(self, stored: Mapping[int, int], *, is_invented: bool) -> list[str]:
-        faults = []
-        for number in sorted({*stored, *self.attempts}):
-            found, attempts = stored.get(number, DELETED), self.attempts.get(number, [])
-            was_sent = found == DELETED or any(attempt.version == found for attempt in attempts)
-            if found not in self._allowed(attempts) and was_sent is not is_invented:
-                faults.append(f"document {number}: version {found}, expected one of {sorted(self._allowed(attempts))}")
-        return faults
 
-    @staticmethod
-    def _allowed(attempts: list[Attempt]) -> set[int]:
-        allowed = {DELETED}
-        for attempt in attempts:
-            if attempt.is_acknowledged:
-                allowed = {earlier.version for earlier in attempts if earlier.was_given_up}
-            allowed.add(attempt.version)
-        return allowed
+def parts_of(number: int, version: int) -> Document:
+    """Return the texts of a version's chunks."""
+    return tuple(f"document {number} version {version} part {part}. " for part in range(CHUNKS))
+
+
+def parts_in(text: str) -> Document:
+    """Return the parts that a document's text consists of; of one that consists of anything else, the text as it is."""
+    parts = tuple(_PART.findall(text))
+    return parts if "".join(parts) == text else (text,)
 
 
 def operation(number: int, version: int) -> Operation:
-    """Return the write of one version; every chunk carries it, so that half of a replacement shows."""
+    """Return the write of one version."""
     if version == DELETED:
-        return DeleteDocument(doc_id=f"doc-{number}")
-    parts = [f"document {number} version {version} part {part}. " for part in range(CHUNKS)]
+        return DeleteDocument(doc_id=key_of(number))
+    parts = parts_of(number, version)
     vectors = np.random.default_rng([number, version]).standard_normal((CHUNKS, DIMENSION)).astype("<f4")
     starts = [sum(map(len, parts[:part])) for part in range(CHUNKS)]
     return ReplaceDocument(
-        doc_id=f"doc-{number}",
+        doc_id=key_of(number),
         text="".join(parts),
         title=None,
         uri=None,
@@ -102,35 +96,47 @@ def operation(number: int, version: int) -> Operation:
     )
 
 
-def version_of(text: str) -> int:
-    """Return the version that all parts of a document's text carry. Raises ValueError if they are not those of one version."""
-    version = int(text.split(" version ")[1].split(" ")[0])
-    number = text.split(" ")[1]
-    if text != "".join(f"document {number} version {version} part {part}. " for part in range(CHUNKS)):
-        raise ValueError(f"half a document: {text!r}")
-    return version
+def begin_write(recorder: Recorder, observer: str, number: int, version: int) -> Call:
+    """Note that a version is about to be sent."""
+    action: Action = "delete" if version == DELETED else "put"
+    return recorder.begin(observer, action, key_of(number), None if version == DELETED else parts_of(number, version))
 
 
-def stored_versions(shard: ShardProcess) -> dict[int, int]:
-    """Return the version of every document that the shard holds. Raises ValueError for half a document."""
-    versions: dict[int, int] = {}
-    after, more = "", True
+def is_refusal(body: bytes) -> bool:
+    """Whether a shard's problem says that certainly nothing was done."""
+    return msgspec.msgpack.decode(body, type=ShardProblem).kind in NOT_DONE_KINDS
+
+
+def search_for(shard: ShardProcess, number: int, min_sequence: int = 0) -> SearchRequest:
+    """Return a search whose answer is one document, whole."""
+    return SearchRequest(
+        incarnation=shard.incarnation,
+        analyser=ANALYSER_ID,
+        terms=("version",),
+        window=100,
+        filter=Eq(key="doc_id", value=key_of(number)),
+        min_sequence=min_sequence,
+        deadline_ms=1_000,
+    )
+
+
+def document_in(answer: SearchAnswer) -> Document | None:
+    """Return the chunks of the one document that a search found, in order; None if it found none."""
+    chunks = [msgspec.msgpack.decode(candidate.chunk, type=ChunkFields) for candidate in answer.candidates]
+    return tuple(chunk.text for chunk in sorted(chunks, key=lambda chunk: chunk.ordinal)) or None
+
+
+def parts_stored(answer: StoredDocument) -> Document | None:
+    """Return the parts of a document that was asked for by its id; None if there is none."""
+    return None if answer.document is None else parts_in(answer.text)
+
+
+def read_all(shard: ShardProcess, recorder: Recorder, observer: str) -> None:
+    """Read every document that was ever written, and note what is found."""
+    keys = sorted({event.key for event in recorder.history})
     with httpx.Client(timeout=10.0, base_url=shard.url) as client:
-        while more:
-            parameters: dict[str, str | int] = {"after": after, "limit": PAGE_DOCUMENTS}
-            answer = client.get("/documents", params=parameters, headers=shard.headers()).raise_for_status()
-            page = msgspec.msgpack.decode(answer.content, type=DocumentPage)
-            for row in page.documents:
-                answer = client.get("/document", params={"id": row.doc_id}, headers=shard.headers()).raise_for_status()
-                text = msgspec.msgpack.decode(answer.content, type=StoredDocument).text
-                versions[int(row.doc_id.removeprefix("doc-"))] = version_of(text)
-            after, more = (page.documents[-1].doc_id if page.documents else ""), page.more
-    return versions
-
-
-def next_version(history: History, number: int, generator: random.Random) -> int:
-    """Return what to send of a document next: a version never sent before, or now and then its deletion."""
-    attempts = history.attempts.get(number, [])
-    if attempts and attempts[-1].version != DELETED and generator.random() < 0.1:
-        return DELETED
-    return max((attempt.version for attempt in attempts), default=0) + 1
+        for key in keys:
+            call = recorder.begin(observer, "read", key)
+            answer = client.get("/document", params={"id": key}, headers=shard.headers()).raise_for_status()
+            found = msgspec.msgpack.decode(answer.content, type=StoredDocument)
+            call.ok(sequence=found.sequence, document=parts_stored(found))
