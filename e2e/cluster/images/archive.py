@@ -44,6 +44,12 @@ def image_directory(cache: Path) -> Path:
     return cache / "images"
 
 
+def archive_of(cache: Path, reference: str) -> ImageArchive:
+    """Return where the archive of an image lies if it was built here; whether it was, the file's existence tells."""
+    name, _, digest = reference.removeprefix(f"{REPOSITORY}/").partition(":")
+    return ImageArchive(reference=reference, path=image_directory(cache) / f"{name}-{digest}.tar")
+
+
 def cached_archive(cache: Path, name: str, ingredients: str, make: Callable[[ImageArchive], None]) -> ImageArchive:
     """Return the archive of the image `name` with these ingredients, made by `make` if the cache lacks it.
 
@@ -51,11 +57,10 @@ def cached_archive(cache: Path, name: str, ingredients: str, make: Callable[[Ima
     should an earlier run have been killed. Others who want the same image wait for it. Raises StepFailed.
     """
     digest = hashlib.sha256(f"{FORMAT} {ingredients}".encode()).hexdigest()[:DIGEST_DIGITS]
-    reference = f"{REPOSITORY}/{name}:{digest}"
-    directory = image_directory(cache)
-    archive = ImageArchive(reference=reference, path=directory / f"{name}-{digest}.tar")
+    archive = archive_of(cache, f"{REPOSITORY}/{name}:{digest}")
     if archive.path.exists():
         return archive
+    directory = archive.path.parent
     require_free_space(directory, FREE_BYTES)
     with lock(directory / f"{name}.lock", what=f"another build of {name} ends", limit_seconds=LIMIT_SECONDS):
         if not archive.path.exists():
@@ -96,21 +101,6 @@ def write_archive(archive: ImageArchive, layer: Path, *, command: str, made_by: 
         _add(tar, "manifest.json", _json(manifest))
         _add(tar, config_name, config)
         tar.add(layer, f"{layer_id}.tar")
-
-
-def files_digest(root: Path, names: list[str], *, salt: str = "") -> str:
-    """Return a digest of the files and folders `names` below `root`: paths and contents, nothing else."""
-    digest = hashlib.sha256(salt.encode())
-    for path in sorted(path for name in names for path in _files(root / name)):
-        digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:DIGEST_DIGITS]
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    return [inner for inner in path.rglob("*") if inner.is_file() and inner.parent.name != "__pycache__"]
 
 
 def _remove_old(directory: Path, name: str) -> None:

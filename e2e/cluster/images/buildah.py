@@ -6,6 +6,7 @@ import msgspec
 
 from e2e.cluster.images.archive import ImageArchive
 from e2e.cluster.images.contained import contained
+from e2e.cluster.node_config import choose_snapshotter
 from e2e.cluster.steps import Command, run, succeeds
 
 BUILD_LIMIT_SECONDS = 1500.0
@@ -13,10 +14,19 @@ COPY_LIMIT_SECONDS = 300.0
 SHORT_LIMIT_SECONDS = 60.0
 
 
+def storage_driver(mounts: str, storage: Path) -> str:
+    """Return how buildah can layer file systems at `storage`: slowly, by copies, where an overlay would lie on an overlay.
+
+    mounts: the text of /proc/mounts.
+    """
+    return "vfs" if choose_snapshotter(mounts, storage) == "native" else "overlay"
+
+
 class Buildah(msgspec.Struct, frozen=True, kw_only=True):
     """Builds with one store of layers; one build at a time."""
 
     storage: Path  # layers and images, kept from build to build
+    driver: str  # how it layers file systems
     scratch: Path  # what is true for this run alone, such as which layer is mounted; emptied before
 
     def ensure(self, image: ImageArchive) -> None:
@@ -24,15 +34,24 @@ class Buildah(msgspec.Struct, frozen=True, kw_only=True):
         if not succeeds(self._command("inspect", "--type=image", image.reference, limit_seconds=SHORT_LIMIT_SECONDS)):
             run(self._command("pull", "--quiet", f"docker-archive:{image.path}", limit_seconds=COPY_LIMIT_SECONDS))
 
-    def build(self, context: Path, *, reference: str, base: str, options: list[str], usual_seconds: float) -> None:
-        """Build the Dockerfile of `context` on the image `base` of the store. Raises StepFailed.
+    def build(
+        self, context: Path, *, base: ImageArchive, reference: str, options: list[str], usual_seconds: float
+    ) -> None:
+        """Build the Dockerfile of `context` on the image `base`, which the store has. Raises StepFailed.
 
         `--isolation chroot` needs no container runtime, and `--network host` is how a step reaches the package index.
         """
         isolation = ("--isolation=chroot", "--network=host", "--pull-never", "--layers")
         run(
             self._command(
-                *("bud", *isolation, f"--build-arg=BASE_IMAGE={base}", f"--tag={reference}", *options, str(context)),
+                *(
+                    "bud",
+                    *isolation,
+                    f"--build-arg=BASE_IMAGE={base.reference}",
+                    f"--tag={reference}",
+                    *options,
+                    str(context),
+                ),
                 what=f"build {reference}",
                 usual_seconds=usual_seconds,
                 limit_seconds=BUILD_LIMIT_SECONDS,
@@ -45,7 +64,7 @@ class Buildah(msgspec.Struct, frozen=True, kw_only=True):
         run(self._command("push", "--quiet", archive.reference, target, limit_seconds=COPY_LIMIT_SECONDS))
 
     def _command(self, *arguments: str, limit_seconds: float, what: str = "", usual_seconds: float = 0.0) -> Command:
-        store = (f"--root={self.storage}", f"--runroot={self.scratch / 'run'}", "--storage-driver=overlay")
+        store = (f"--root={self.storage}", f"--runroot={self.scratch / 'run'}", f"--storage-driver={self.driver}")
         return Command(
             arguments=contained("buildah", *store, *arguments),
             what=what,
