@@ -100,6 +100,7 @@ class Listed(msgspec.Struct, frozen=True):
 class ApiAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where the API server is and with which files it is spoken to, for the library that watches."""
 
+    is_of_pod: bool
     server: str
     ca_file: str | None
     certificate_file: str | None
@@ -119,15 +120,18 @@ class _Request(msgspec.Struct, frozen=True):
 class Cluster:
     """One API server."""
 
-    def __init__(self, api: kubernetes_client.ApiClient, count: CallCounter) -> None:
+    def __init__(self, api: kubernetes_client.ApiClient, count: CallCounter, *, is_of_pod: bool = True) -> None:
+        """is_of_pod: whether this process is a pod that uses its service account."""
         self._api = api
         self._count = count
+        self._is_of_pod = is_of_pod
 
     @property
     def address(self) -> ApiAddress:
         """Return where this API server is."""
         configuration = self._api.configuration
         return ApiAddress(
+            is_of_pod=self._is_of_pod,
             server=configuration.host,
             ca_file=configuration.ssl_ca_cert,
             certificate_file=configuration.cert_file,
@@ -228,7 +232,7 @@ async def connect(kubeconfig: Path | None, count: CallCounter) -> AsyncIterator[
         where = "this pod's service account" if kubeconfig is None else f"kubeconfig {kubeconfig}"
         raise InvalidInput(f"{where} gives no access to an API server: {error}", code="invalid_settings") from error
     async with kubernetes_client.ApiClient(configuration) as api:
-        yield Cluster(api, count)
+        yield Cluster(api, count, is_of_pod=kubeconfig is None)
 
 
 def _path_of(live: Manifest) -> str:

@@ -60,7 +60,7 @@ def watch_registry(cache: Cache, enqueue: Callable[[Key], None], address: ApiAdd
     registry = kopf.OperatorRegistry()
 
     def login(**arguments: Any) -> Any:
-        if address.certificate_file is None:  # in a pod; its token is read again when it has expired
+        if address.is_of_pod:  # its token is read again when it has expired
             return kopf.login_with_service_account(**arguments)
         return kopf.ConnectionInfo(
             server=address.server,

@@ -53,6 +53,11 @@ class Administrator:
     def delete(self, path: str) -> Manifest:
         return self._send("DELETE", path)
 
+    def merge(self, path: str, change: Manifest) -> Manifest:
+        """Merge `change` into an object, as `kubectl patch --type=merge` does."""
+        answer = self._http.patch(path, json=change, headers={"Content-Type": "application/merge-patch+json"})
+        return self._checked(answer)
+
     def install_crd(self) -> None:
         """Install the CRD of TenantCorpus and wait until it is served; idempotent."""
         self._http.patch(
@@ -69,7 +74,9 @@ class Administrator:
     def _send(
         self, method: str, path: str, manifest: Manifest | None = None, query: dict[str, str] | None = None
     ) -> Manifest:
-        answer = self._http.request(method, path, json=manifest, params=query)
+        return self._checked(self._http.request(method, path, json=manifest, params=query))
+
+    def _checked(self, answer: httpx.Response) -> Manifest:
         body: Manifest = answer.json()
         if answer.status_code >= 400:
             raise Refusal(answer.status_code, body["message"])
