@@ -7,7 +7,6 @@ question can find a chunk by the title of its document; the chunk's `text` is a 
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,12 +25,11 @@ from groundplane.wire.internal import (
 )
 from groundplane.wire.public import (
     MAX_MEMO_BYTES,
-    MAX_METADATA_BYTES,
-    MAX_METADATA_DEPTH,
     MAX_TEXT_CHARACTERS,
     Basis,
     check_identifier,
 )
+from groundplane_shard.schema import canonical_metadata
 
 MAX_CHUNK_TERMS = 8_192
 MAX_MEMO_NAME_CHARACTERS = 256
@@ -117,7 +115,7 @@ def prepare(document: ReplaceDocument, analyser: Analyser, dimension: int, embed
     """
     _check_columns(document)
     _check_offsets(document)
-    metadata = _canonical_metadata(document.metadata)
+    metadata = canonical_metadata(document.metadata)
     vectors = unit_vectors([chunk.vector for chunk in document.chunks], dimension)
     title_terms = analyser.terms(document.title) if document.title else []
     chunks = tuple(
@@ -239,35 +237,6 @@ def _prepare_chunk(text: str, chunk: ChunkInput, title_terms: list[str], analyse
     return StoredChunk(
         start=chunk.start, end=chunk.end, heading=chunk.heading, text=part, terms=" ".join(terms), length=len(terms)
     )
-
-
-def _canonical_metadata(metadata: bytes) -> bytes:
-    if len(metadata) > MAX_METADATA_BYTES:
-        raise InvalidInput(
-            f"metadata has {len(metadata)} bytes: expected at most {MAX_METADATA_BYTES}", field="metadata"
-        )
-    try:
-        value = msgspec.json.decode(metadata)
-        if not isinstance(value, dict):
-            raise InvalidInput("metadata is not a JSON object: expected one", field="metadata")
-        _check_value(value, MAX_METADATA_DEPTH)
-        return canonical_json(metadata)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput("metadata cannot be read: expected a JSON object", field="metadata") from error
-
-
-def _check_value(value: Any, depth: int) -> None:
-    """Refuse what would not come back from the table as it is: nesting below `depth` levels, integers beyond 64 bits."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise InvalidInput(
-            "metadata holds an integer beyond 64 bits: expected a smaller one, or text", field="metadata"
-        )
-    if not isinstance(value, (dict, list)):
-        return
-    if depth == 0:
-        raise InvalidInput(f"metadata is nested deeper than {MAX_METADATA_DEPTH} levels: flatten it", field="metadata")
-    for child in value.values() if isinstance(value, dict) else value:
-        _check_value(child, depth - 1)
 
 
 def _prepare_memo(memo: PutMemo) -> StoredMemo:

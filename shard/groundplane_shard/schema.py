@@ -74,28 +74,28 @@ def vector_dimension(stored: pa.Schema) -> int:
 def canonical_metadata(raw: bytes) -> bytes:
     """Return the JSON object `raw` with sorted, unique keys and without white space, as the table can keep it.
 
-    Of repeated keys the last one stays; integers beyond 64 bits become float64, which is how filters see every number.
-    Idempotent. Raises InvalidInput for anything but an object within the limits of size, depth and float64.
+    Of repeated keys the last one stays. Idempotent. Raises InvalidInput for anything but an object within the limits of
+    size, depth, float64 and, for integers, 64 bits.
     """
     if len(raw) > MAX_METADATA_BYTES:
         raise _bad_metadata(f"has {len(raw)} bytes: expected at most {MAX_METADATA_BYTES}")
     try:
         metadata = msgspec.json.decode(raw, type=dict[str, Any])
-        return msgspec.json.encode(_storable(metadata, 1), order="sorted")
+        _check_storable(metadata, 1)
+        return msgspec.json.encode(metadata, order="sorted")
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
         raise _bad_metadata("is no JSON object of finite numbers: send an object") from error
 
 
-def _storable(value: Any, depth: int) -> Any:
-    if isinstance(value, dict | list) and depth > MAX_METADATA_DEPTH:
-        raise _bad_metadata(f"is nested deeper than {MAX_METADATA_DEPTH} levels: flatten it")
-    if isinstance(value, dict):
-        return {key: _storable(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_storable(item, depth + 1) for item in value]
+def _check_storable(value: Any, depth: int) -> None:
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return float(value)
-    return value
+        raise _bad_metadata("holds an integer beyond 64 bits: expected a smaller one, or text")
+    if not isinstance(value, dict | list):
+        return
+    if depth > MAX_METADATA_DEPTH:
+        raise _bad_metadata(f"is nested deeper than {MAX_METADATA_DEPTH} levels: flatten it")
+    for item in value.values() if isinstance(value, dict) else value:
+        _check_storable(item, depth + 1)
 
 
 def _bad_metadata(fault: str) -> InvalidInput:

@@ -17,7 +17,7 @@ from groundplane_shard.table import Table
 from tests.shard.table_rows import chunk_rows
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
-numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(
     st.none() | st.booleans() | numbers | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
@@ -91,6 +91,7 @@ def test_deepest_metadata_is_storable(stored):
         pytest.param(b'{"a":NaN}', id="nan"),
         pytest.param(b'{"a":1e400}', id="beyond-float64"),
         pytest.param(b'{"a":' + b"9" * 400 + b"}", id="integer-beyond-float64"),
+        pytest.param(b'{"a":18446744073709551616}', id="integer-beyond-64-bits"),
         pytest.param(b'{"a":"\\ud800"}', id="lone-surrogate"),
         pytest.param(b'{"a":"\xff"}', id="not-utf-8"),
         pytest.param(b'{"a":' + b"[" * 2_000 + b"]" * 2_000 + b"}", id="nesting-that-ends-the-process"),
