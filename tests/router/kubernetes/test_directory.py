@@ -282,6 +282,30 @@ async def test_the_watch_asks_for_what_keeps_it_alive(server, follow, until):
     assert int(query["resourceVersion"]) == server.version
 
 
+class HurriedClock(SystemClock):
+    """Notes how long it was asked to sleep, and does not."""
+
+    def __init__(self):
+        self.slept = []
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(("asked", "waited"), [("7", 7), ("600", 60)], ids=["believed", "too-long"])
+async def test_a_server_that_asks_for_a_pause_gets_it(server, api, until, asked, waited):
+    """429 comes from a server that has too much to do already."""
+    server.status, server.headers = 429, {"Retry-After": asked}
+    clock = HurriedClock()
+    directory = KubernetesDirectory(api, clock=clock, rng=random.Random(1))
+    task = asyncio.create_task(directory.run())
+    await until(lambda: len(clock.slept) >= 3)
+    task.cancel()
+
+    assert set(clock.slept) == {waited}
+
+
 async def test_nothing_is_ever_written(server, follow, until):
     """The router may read TenantCorpora, no more."""
     await server.apply(resource())

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from groundplane.errors import Denied, Unavailable
-from groundplane_router.kubernetes.token_review import TokenReviewVerifier
+from groundplane_router.kubernetes.objects import ReviewedUser, TokenReviewStatus
+from groundplane_router.kubernetes.token_review import TokenReviewVerifier, reviewed_subject
 
 AGENT = "system:serviceaccount:agents:acme-agent"
 
@@ -52,6 +53,26 @@ async def test_an_answer_that_does_not_vouch_is_a_refusal(server, verifier):
     server.review = lambda token: None
     with pytest.raises(Denied):
         await verifier.verify(token())
+
+
+VOUCHED = TokenReviewStatus(authenticated=True, user=ReviewedUser(username=AGENT), audiences=("groundplane",))
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        pytest.param({"authenticated": False}, id="not-authenticated"),
+        pytest.param({"error": "token expired"}, id="with-an-error"),
+        pytest.param({"audiences": None}, id="without-audiences"),
+        pytest.param({"audiences": ("other",)}, id="for-another-audience"),
+        pytest.param({"user": ReviewedUser()}, id="nobody"),
+    ],
+)
+def test_each_doubt_alone_is_a_refusal(doubt):
+    """An answer counts only if every part of it says yes."""
+    assert reviewed_subject(VOUCHED) == AGENT
+    with pytest.raises(Denied):
+        reviewed_subject(msgspec.structs.replace(VOUCHED, **doubt))
 
 
 @pytest.mark.parametrize(
