@@ -13,7 +13,7 @@ import msgspec
 
 from e2e.cluster.environment import VARIABLE, Environment, bring_up, choose_kind, load_images, take_down
 from e2e.cluster.images.product import product_image
-from e2e.cluster.steps import StepFailed, say
+from e2e.cluster.steps import StepFailed, end_tidily_when_asked, say
 from e2e.cluster.toolchain import cache_directory
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 def main(arguments: Sequence[str]) -> int:
     """Return pytest's exit code, or 1 where no cluster can be had; it is said why on standard error."""
+    end_tidily_when_asked()
     try:
         return run_tests(arguments, os.environ)
     except StepFailed as failure:

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from e2e.cluster.locks import lock
-from e2e.cluster.steps import Command, StepFailed, run, say
+from e2e.cluster.steps import Command, StepFailed, end_tidily_when_asked, run, say
 from e2e.cluster.toolchain import cache_directory, go, go_environment
 
 MODULES = Path(__file__).with_name("modules")
@@ -159,6 +159,7 @@ def output_name(package: str) -> str:
 
 
 if __name__ == "__main__":
+    end_tidily_when_asked()
     try:
         build(cache_directory(os.environ), sys.argv[1:] or PROGRAMS)
     except StepFailed as failure:

@@ -10,7 +10,7 @@ import click
 from e2e.cluster import control_plane, lifecycle, node, state
 from e2e.cluster.processes import records
 from e2e.cluster.state import Cluster, state_directory
-from e2e.cluster.steps import StepFailed
+from e2e.cluster.steps import StepFailed, end_tidily_when_asked
 from e2e.cluster.toolchain import cache_directory
 
 AS_IT_IS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
@@ -131,6 +131,7 @@ def run(choice: Choice, arguments: tuple[str, ...]) -> None:
 
 def main() -> None:
     """Run one verb. Exits with 0; with 1 and a line on standard error that says what failed; with 2 for a wrong call."""
+    end_tidily_when_asked()
     try:
         cluster(prog_name="python -m e2e.cluster")
     except StepFailed as failure:

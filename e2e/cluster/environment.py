@@ -151,16 +151,17 @@ def kind_cluster(directory: Path) -> Environment:
 
 def load_images(there: Environment, images: Sequence[ImageArchive], environment: Mapping[str, str]) -> None:
     """Give the cluster images from their archives. Raises StepFailed for a given one, into which nothing can be loaded."""
-    paths = [image.path for image in images]
     match there.kind:
         case "given":
             raise StepFailed(f"images cannot be loaded into the cluster of KUBECONFIG={there.kubeconfig}")
         case "kind":
             load = ("kind", "load", "image-archive", "--name", KIND_NAME)
-            for path in paths:
-                run(Command(arguments=(*load, str(path)), what=f"load {path.name}", limit_seconds=KIND_SECONDS))
+            for image in images:
+                command = (*load, str(image.path))
+                run(Command(arguments=command, what=f"load {image.path.name}", limit_seconds=KIND_SECONDS))
         case "own":
             cluster = state.read(state_directory(environment, state.NODE_CLUSTER))
             if cluster is None:
                 raise StepFailed("the cluster was removed meanwhile: run this again")
-            node.import_images(cluster, paths)
+            there_already = node.image_references(cluster)
+            node.import_images(cluster, [image.path for image in images if image.reference not in there_already])

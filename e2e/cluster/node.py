@@ -28,6 +28,7 @@ PROMETHEUS_PORT = 9090
 S3_ACCESS_KEY = "groundplane"  # nobody outside the node reaches the server
 S3_SECRET_KEY = "groundplane-secret"
 ROOT = Path(__file__).parents[2]
+IMAGES = ("--namespace=k8s.io", "images")  # where the kubelet looks for them
 READY_SECONDS = 120.0
 # What answers as soon as a component works; asked on the node.
 PROBES = {
@@ -148,17 +149,13 @@ def import_images(cluster: Cluster, archives: Sequence[Path]) -> None:
     for archive in archives:
         if not archive.is_file():
             raise StepFailed(f"image archive {archive}: expected a file, as `docker save` writes it")
-        size = archive.stat().st_size >> 20
-        run(
-            ctr(
-                cluster,
-                "--namespace=k8s.io",
-                "images",
-                "import",
-                str(archive.resolve()),
-                what=f"load {archive.name}, {size} MiB",
-            )
-        )
+        what = f"load {archive.name}, {archive.stat().st_size >> 20} MiB"
+        run(ctr(cluster, *IMAGES, "import", str(archive.resolve()), what=what))
+
+
+def image_references(cluster: Cluster) -> set[str]:
+    """Return the names of the images that the node has."""
+    return set(run(ctr(cluster, *IMAGES, "list", "--quiet")).split())
 
 
 def ctr(cluster: Cluster, *arguments: str, what: str = "") -> Command:

@@ -44,6 +44,15 @@ def say(text: str) -> None:
     print(f"groundplane: {text}", file=sys.stderr, flush=True)
 
 
+def end_tidily_when_asked() -> None:
+    """Let SIGTERM unwind this program as Ctrl-C does, so that the command it runs ends with it. For entry points."""
+
+    def stop(number: int, _frame: object) -> None:
+        sys.exit(128 + number)  # as a shell says it
+
+    signal.signal(signal.SIGTERM, stop)
+
+
 def run(command: Command) -> str:
     """Return the standard output of a command that succeeded.
 

@@ -1,6 +1,8 @@
 """Commands end, fail readably and never run for ever; waits say what they wait for."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +74,19 @@ def test_last_lines_leave_the_writers_offset_alone(tmp_path: Path):
 
         assert (lines[0], lines[-1], len(lines)) == ("line 85", "line 99", 15)
         assert os.lseek(file.fileno(), 0, os.SEEK_CUR) == before
+
+
+def test_a_program_that_is_asked_to_end_ends_what_it_runs(tmp_path: Path):
+    """Continuous integration asks first; a build that goes on alone would be in the way of the next."""
+    children = tmp_path / "child"
+    program = f"""
+from e2e.cluster.steps import Command, end_tidily_when_asked, run
+end_tidily_when_asked()
+run(Command(arguments=("sh", "-c", "echo $$ > {children}.new; mv {children}.new {children}; exec sleep 60")))
+"""
+    with subprocess.Popen([sys.executable, "-c", program], cwd=Path(__file__).parents[3]) as asked:
+        wait_until(children.exists, what="it runs something", limit_seconds=10, explain=lambda: "it does not")
+        asked.terminate()
+
+        assert asked.wait(10) == 143
+    assert start_ticks(int(children.read_text())) is None
