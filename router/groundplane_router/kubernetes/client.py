@@ -38,7 +38,6 @@ MAX_RETRY_AFTER_SECONDS: Final = 999
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024
 """etcd takes objects of 1.5 MiB; with what the server adds, no event comes near."""
 
-MAX_CONNECTIONS: Final = 64
 ERROR_BODY_BYTES: Final = 4_096
 ACCEPTED: Final = "application/json, application/jwk-set+json"
 """The published keys have a media type of their own, and are not given as any other."""
@@ -56,7 +55,7 @@ class ApiServer:
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=MAX_CONNECTIONS, ttl_dns_cache=5),
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=5),  # who calls is bounded: watches, token checks
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             headers={"Accept": ACCEPTED, "Accept-Encoding": "identity", "User-Agent": "groundplane-router"},

@@ -156,6 +156,15 @@ def test_a_replaced_ca_is_read_again(tmp_path):
     assert credentials.tls().verify_mode is ssl.CERT_REQUIRED
 
 
+def test_a_ca_that_breaks_a_formality_is_trusted(tmp_path):
+    """Python 3.13 refuses CAs without a key identifier by default, and many clusters have one; the signature still counts."""
+    FakeApiServer(tmp_path)
+    context = Credentials(tmp_path, ManualClock()).tls()
+
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert context.check_hostname
+
+
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"], ids=["missing", "empty", "garbage"])
 def test_a_ca_that_cannot_be_used_is_a_failure(tmp_path, content):
     """Never the machine's own CAs instead."""

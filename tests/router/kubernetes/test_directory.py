@@ -134,6 +134,17 @@ async def test_what_does_not_change_the_directory_makes_no_new_state(server, fol
     assert len(following.states) == 2
 
 
+async def test_changes_that_come_together_are_one_state(server, follow, until):
+    """A roll-out changes every corpus, and each state is made anew as a whole."""
+    following = await follow()
+    await until(lambda: server.watch_count == 1)
+    for number in range(30):
+        await server.apply(resource(subjects=[{"namespace": "agents", "serviceAccount": f"agent-{number}"}]))
+    await until(lambda: following.reaches("system:serviceaccount:agents:agent-29") == "t-acme")
+
+    assert len(following.states) < 15
+
+
 async def test_a_list_of_many_pages_is_one_state(server, follow, monkeypatch):
     """Half a list would refuse the other half's callers."""
     monkeypatch.setattr("groundplane_router.kubernetes.list_watch.PAGE_SIZE", 2)
