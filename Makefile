@@ -46,7 +46,7 @@ format: $(STAMP)  ## rewrite the files as lint wants them
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-reference: $(STAMP)  ## write the generated files: docs/reference.md and the CRD
+reference: $(STAMP)  ## write the generated files: docs/reference.md, the CRD, the values of the chart
 	@$(BIN)/python docs/generate.py
 
 bench: $(STAMP)  ## product against raw LanceDB on the same rows; writes build/bench.json

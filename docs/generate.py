@@ -1,4 +1,4 @@
-"""Writes from the code what must not disagree with it: docs/reference.md (settings, metrics, reasons) and the CRD.
+"""Writes from the code what must not disagree with it: docs/reference.md (settings, metrics, reasons), the CRD, the chart's values.
 
 python docs/generate.py          write the files
 python docs/generate.py --check  exit 1 if a file is not what the code says
@@ -25,6 +25,11 @@ from groundplane_shard.settings import ShardSettings
 from groundplane_shard.stores.s3 import S3Settings
 
 ROOT = Path(__file__).resolve().parents[1]
+CHART = ROOT / "helm/groundplane"
+sys.path.append(str(ROOT))  # a program that is started as a file finds only what lies beside it
+
+from helm import documents  # noqa: E402 - it is found since the line above
+
 _HEAD = """# Reference
 
 Made from the code by `python docs/generate.py`; a test compares the two.
@@ -93,7 +98,16 @@ def render_crd() -> str:
 
 def files() -> Mapping[Path, str]:
     """Return every generated file with what it has to hold."""
-    return {ROOT / "docs/reference.md": render(), ROOT / "crds/groundplane.dev_tenantcorpora.yaml": render_crd()}
+    crd = render_crd()
+    readme = CHART / "README.md"
+    return {
+        ROOT / "docs/reference.md": render(),
+        ROOT / "crds/groundplane.dev_tenantcorpora.yaml": crd,
+        CHART / "templates/crd.yaml": documents.render_crd_template(crd),
+        CHART / "values.yaml": documents.render_values(),
+        CHART / "values.schema.json": documents.render_schema(),
+        readme: documents.render_readme(readme.read_text()),
+    }
 
 
 def main() -> int:

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = ["docs/reference.md", "crds/groundplane.dev_tenantcorpora.yaml"]
+GENERATED = [
+    "crds/groundplane.dev_tenantcorpora.yaml",
+    "docs/reference.md",
+    "helm/groundplane/README.md",
+    "helm/groundplane/templates/crd.yaml",
+    "helm/groundplane/values.schema.json",
+    "helm/groundplane/values.yaml",
+]
 
 
 @pytest.fixture(scope="module")
