@@ -71,9 +71,8 @@ def plan_children(seen: Observed, children: Children) -> Step | None:
     if not differing:
         return None
     kind, path, _ = differing[0]
-    is_rollout = children.is_rollout and any(found == ChildKind.DEPLOYMENT for found, _, _ in differing)
     manifests = tuple(manifest for _, _, manifest in differing)
-    return Apply(manifests=manifests, difference=f"{kind} {path}", is_rollout=is_rollout)
+    return Apply(manifests=manifests, difference=f"{kind} {path}", is_rollout=children.is_rollout)
 
 
 def missing_for_pods(seen: Observed, corpus: Corpus) -> Wait | None:

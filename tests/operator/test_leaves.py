@@ -108,6 +108,15 @@ def test_a_list_without_keys_belongs_to_whoever_wrote_it_whole():
     assert first_difference(manifest, live) == "spec.ingress"
 
 
+def test_a_volume_of_another_kind_differs_although_it_has_no_fields():
+    """`emptyDir: {}` says something by being there."""
+    manifest = rendered("deleted")[-1]
+    live = copy.deepcopy(manifest)
+    live["spec"]["template"]["spec"]["volumes"][0] = {"name": "work", "hostPath": {"path": "/"}}
+
+    assert first_difference(manifest, live) == "spec.template.spec.volumes[work].emptyDir"
+
+
 def test_a_missing_object_differs():
     """A child that was deleted by hand is made again."""
     assert first_difference(rendered("bucket")[0], None) == "apiVersion"

@@ -410,11 +410,21 @@ def test_the_repair_of_a_failed_roll_out_passes(fleet):
     assert isinstance(next_step(edited(LIMITED, fleet=fleet), NOW), Apply)
 
 
-def test_a_corpus_without_pods_waits_for_nobody():
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(IN_BUCKET, {**IN_BUCKET, **LIMITED, "suspended": True}, id="suspending"),
+        pytest.param({**IN_BUCKET, "suspended": True}, {**IN_BUCKET, **LIMITED}, id="resuming"),
+    ],
+)
+def test_a_corpus_without_pods_waits_for_nobody(before, after):
     """Where nothing runs nothing is replaced."""
-    seen = edited({**LIMITED, "suspended": True}, fleet=Fleet(failed=frozenset({"agents/globex"})))
+    stopped = Fleet(failed=frozenset({"agents/globex"}))
+    seen = msgspec.structs.replace(finished(accepted(before)), resource=accepted(after), fleet=stopped)
+    step = next_step(seen, NOW)
 
-    assert isinstance(next_step(seen, NOW), Apply)
+    assert isinstance(step, Apply)
+    assert step.manifests[0]["spec"]["template"]["spec"]["containers"][0]["resources"] == LIMITED["resources"]
 
 
 def test_a_roll_out_into_a_missing_secret_is_held_back():
@@ -640,6 +650,13 @@ def test_a_job_of_another_resource_is_not_believed():
     live["metadata"]["ownerReferences"][0]["uid"] = OTHER_UID
 
     assert not isinstance(going(children={ChildKind.CLEANUP_JOB: live}), Release)
+
+
+def test_a_deployment_of_another_resource_is_not_deleted():
+    """Somebody may have made one of the same name since."""
+    children = made_children(seen_of(accepted(GOING, uid=OTHER_UID)))
+
+    assert not isinstance(going(children={ChildKind.DEPLOYMENT: children[ChildKind.DEPLOYMENT]}), Delete)
 
 
 def test_without_our_finalizer_there_is_nothing_to_do():
