@@ -18,7 +18,7 @@ class NotConnected(HTTPError):
     """There is no connection, so nothing was sent. Not one of the errors that urllib3 wraps into another."""
 
     def __init__(self, cause: Exception) -> None:
-        self.reason = _innermost(cause)
+        self.reason = innermost(cause)
         super().__init__(self.reason)
 
 
@@ -27,7 +27,7 @@ def open_pool(base: SplitResult, ca_file: str, connections: int) -> urllib3.HTTP
     host = base.hostname or ""
     if base.scheme == "http":
         return _PlainPool(host, base.port, maxsize=connections, blocksize=CHUNK_BYTES)
-    return _TlsPool(host, base.port, maxsize=connections, blocksize=CHUNK_BYTES, ssl_context=_tls_context(ca_file))
+    return _TlsPool(host, base.port, maxsize=connections, blocksize=CHUNK_BYTES, ssl_context=tls_context(ca_file))
 
 
 class _PlainConnection(HTTPConnection):
@@ -59,13 +59,15 @@ def _connect_soon(connection: HTTPConnection, connect: Callable[[], None]) -> No
     connection.sock.settimeout(patience)
 
 
-def _innermost(error: BaseException) -> str:
+def innermost(error: BaseException) -> str:
+    """Return what really went wrong, for people."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
     return f"{type(error).__name__}: {error}"[:256]
 
 
-def _tls_context(ca_file: str) -> ssl.SSLContext:
+def tls_context(ca_file: str) -> ssl.SSLContext:
+    """Return how certificates are checked. Raises InvalidInput if the CA file is not usable."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:  # ssl.SSLError is one

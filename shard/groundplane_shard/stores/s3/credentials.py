@@ -38,6 +38,9 @@ class CredentialSource(Protocol):
     def current(self) -> Credentials:
         """Return the keys that are valid now. Raises Unavailable with code `store_denied` if there are none."""
 
+    def at_hand(self) -> Credentials | None:
+        """Return the keys that are valid now if that takes no time; None: ask `current` in a thread."""
+
     def reload(self, refused: Credentials) -> bool:
         """Say whether there are other keys than those that the store has just refused."""
 
@@ -49,6 +52,10 @@ class FixedCredentials:
         self._credentials = credentials
 
     def current(self) -> Credentials:
+        """Return the keys."""
+        return self._credentials
+
+    def at_hand(self) -> Credentials | None:
         """Return the keys."""
         return self._credentials
 
@@ -73,6 +80,10 @@ class MountedCredentials:
             if self._credentials is None or version != self._version:
                 self._credentials, self._version = self._read()
             return self._credentials
+
+    def at_hand(self) -> Credentials | None:
+        """Return the keys if the files have not changed since they were read."""
+        return self._credentials if self._version == self._present_version() else None
 
     def reload(self, refused: Credentials) -> bool:
         """Read the files again whatever their dates say."""

@@ -64,9 +64,9 @@ class Endpoint:
 
     def __init__(self, location: StoreLocation, *, ca_file: str, connections: int) -> None:
         """Raise InvalidInput if the CA file cannot be used."""
+        self.base = base_url(location)
         self._location = location
-        self._base = base_url(location)
-        self._pool = open_pool(self._base, ca_file, connections)
+        self._pool = open_pool(self.base, ca_file, connections)
 
     def close(self) -> None:
         """Close the connections that are idle; those in use close after it."""
@@ -74,8 +74,7 @@ class Endpoint:
 
     def send(self, request: Request, credentials: Credentials, sink: Sink | None = None) -> Answer:
         """Send the request once. The body of an answer with status 200 goes into `sink` if there is one."""
-        url = self.url(request)
-        headers = self._signed_headers(request, url, credentials)
+        url, headers = self.signed(request, credentials)
         try:
             with closing(_paced(request)) as chunks:
                 response = self._pool.urlopen(
@@ -90,28 +89,37 @@ class Endpoint:
                 )
             return _read_answer(request, response, sink)
         except NotConnected as error:
-            raise Unavailable(
-                f"no connection to the store at {self._base.netloc}: {error.reason}; try again later",
-                code="store_unreachable",
-            ) from error
+            raise unreachable(self.base, error.reason) from error
         except (HTTPError, OSError) as error:
-            raise OutcomeUnknown(
-                f"{request.method} {request.key or 'bucket'}: no whole answer from the store: {type(error).__name__}; "
-                "expected one, try again"
-            ) from error
+            raise unanswered(request, error) from error
 
     def url(self, request: Request) -> SplitResult:
         """Return where the request goes, escaped as it is sent and signed."""
         query = "&".join(f"{name}={quote(value, safe='~')}" for name, value in sorted(request.query))
-        return self._base._replace(path=self._base.path + quote(request.key, safe=_SAFE_IN_PATH), query=query)
+        return self.base._replace(path=self.base.path + quote(request.key, safe=_SAFE_IN_PATH), query=query)
 
-    def _signed_headers(self, request: Request, url: SplitResult, credentials: Credentials) -> dict[str, str]:
-        """Return all headers. What a proxy may rightly change, such as the encodings accepted, is not signed."""
-        body = request.body
+    def signed(self, request: Request, credentials: Credentials) -> tuple[SplitResult, dict[str, str]]:
+        """Return URL and headers as they are sent. What a proxy may rightly change, such as the encodings accepted, is not signed."""
+        url, body = self.url(request), request.body
         unsigned = {"accept-encoding": "identity", "user-agent": _USER_AGENT}
         if body:
             unsigned |= {"content-length": str(body.size), "content-type": "application/octet-stream"}
-        return sign(request, url, self._location.region, credentials, datetime.now(UTC)) | unsigned
+        return url, sign(request, url, self._location.region, credentials, datetime.now(UTC)) | unsigned
+
+
+def unreachable(base: SplitResult, reason: str) -> Unavailable:
+    """Return the error of a request that was not sent."""
+    return Unavailable(
+        f"no connection to the store at {base.netloc}: {reason}; try again later", code="store_unreachable"
+    )
+
+
+def unanswered(request: Request, cause: Exception) -> OutcomeUnknown:
+    """Return the error of a request that was sent, at least in part, and has no whole answer."""
+    return OutcomeUnknown(
+        f"{request.method} {request.key or 'bucket'}: no whole answer from the store: {type(cause).__name__}; "
+        "expected one, try again"
+    )
 
 
 def sign(

@@ -1,5 +1,7 @@
 """The object store behind an S3 endpoint: the seven verbs as signed requests, in this store's own threads.
 
+Conditional writes of small objects, which is what a write of a document waits for, need no thread (see `direct`).
+
 Writes carry their SHA-256 as metadata, so that a read can be checked. One PUT writes an object of up to 5 GiB, which no
 file of a snapshot reaches; multi-part uploads are not used, since their conditions differ between stores.
 
@@ -35,13 +37,15 @@ from groundplane_shard.stores.protocol import checked_key
 from groundplane_shard.stores.s3 import answers
 from groundplane_shard.stores.s3.bodies import Body, BytesBody, FileBody
 from groundplane_shard.stores.s3.credentials import CredentialSource
+from groundplane_shard.stores.s3.direct import MAX_BODY_BYTES as MAX_DIRECT_BYTES
+from groundplane_shard.stores.s3.direct import DirectConnections
 from groundplane_shard.stores.s3.requests import Answer, Endpoint, Request, Sink
 from groundplane_shard.stores.s3.settings import S3Settings, StoreLocation
 
 PAGE_KEYS = 1000
 MAX_OBJECT_BYTES = 5 * 1024**3  # of one PUT
 MAX_KEY_BYTES = 1024
-_CALL_THREADS = 32  # as many as the check of the conditions has calls under way; started when first needed
+_CALL_THREADS = 16
 _FILE_THREADS = 8  # apart, so that a restore or snapshot never keeps the log waiting
 _READS = 2
 
@@ -57,6 +61,7 @@ class S3Store:
         self._settings = settings
         self._credentials = credentials
         self._endpoint = Endpoint(location, ca_file=settings.ca_file, connections=_CALL_THREADS + _FILE_THREADS)
+        self._direct = DirectConnections(self._endpoint, ca_file=settings.ca_file)
         self._calls = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="store")
         self._files = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="store-file")
 
@@ -64,6 +69,7 @@ class S3Store:
         """Wait for the calls under way, end the threads and close the connections."""
         self._calls.shutdown()
         self._files.shutdown()
+        self._direct.close()
         self._endpoint.close()
 
     async def get(self, key: str) -> Found | Absent:
@@ -72,11 +78,11 @@ class S3Store:
 
     async def create(self, key: str, data: bytes) -> Stored | PreconditionFailed | Conflict:
         """Store the object only if the key does not exist."""
-        return await _in_thread(self._calls, lambda: self._put(key, BytesBody(data), ("if-none-match", "*")))
+        return await self._put_bytes(key, data, ("if-none-match", "*"))
 
     async def replace(self, key: str, data: bytes, etag: str) -> Stored | PreconditionFailed | Conflict:
         """Store the object only over the version with this etag."""
-        return await _in_thread(self._calls, lambda: self._put(key, BytesBody(data), ("if-match", f'"{etag}"')))
+        return await self._put_bytes(key, data, ("if-match", f'"{etag}"'))
 
     async def upload(self, key: str, file: LocalFile) -> Stored | PreconditionFailed | Conflict:
         """Store a local file as `create` does; its bytes are checked on the way, before the last of them is sent."""
@@ -99,21 +105,37 @@ class S3Store:
         request = self._request("DELETE", checked_key(key))
         await _in_thread(self._calls, lambda: answers.check_deleted(self._send(request), f"delete of {key}"))
 
+    async def _put_bytes(
+        self, key: str, data: bytes, condition: tuple[str, str]
+    ) -> Stored | PreconditionFailed | Conflict:
+        """Write under a condition: small objects in the event loop, others in a thread, and there with other credentials."""
+        keys = self._credentials.at_hand() if len(data) <= MAX_DIRECT_BYTES else None
+        if keys is not None:
+            answer = await self._direct.send(self._conditional(key, BytesBody(data), condition), keys)
+            is_final = not answers.is_denied(answer) or not await _in_thread(
+                self._calls, lambda: self._credentials.reload(keys)
+            )
+            if is_final:
+                return answers.parse_written(answer, f"object {key}")
+        return await _in_thread(self._calls, lambda: self._put(key, BytesBody(data), condition))
+
     # -- what runs in the threads
 
     def _put(self, key: str, body: Body, condition: tuple[str, str]) -> Stored | PreconditionFailed | Conflict:
-        """Write under a condition: the one place where it is done."""
+        return answers.parse_written(self._send(self._conditional(key, body, condition)), f"object {key}")
+
+    def _conditional(self, key: str, body: Body, condition: tuple[str, str]) -> Request:
+        """Return a write under a condition: the one place where it is made."""
         if body.size > MAX_OBJECT_BYTES:
             raise InvalidInput(f"object {key} has {body.size} bytes: expected at most {MAX_OBJECT_BYTES}")
         is_file = isinstance(body, FileBody)
-        request = Request(
+        return Request(
             method="PUT",
             key=self._bucket_key(checked_key(key)),
             headers=(condition, (answers.SHA256_HEADER, body.sha256)),
             body=body,
             wait_seconds=self._settings.file_answer_seconds if is_file else self._settings.answer_seconds,
         )
-        return answers.parse_written(self._send(request), f"object {key}")
 
     def _get(self, key: str) -> Found | Absent:
         request, what = self._request("GET", key), f"object {key}"
