@@ -2,6 +2,7 @@
 
 import base64
 import json
+import warnings
 
 import jwt
 import pytest
@@ -109,6 +110,17 @@ async def test_keys_of_other_kinds_verify_nothing(server, verifier, odd):
         await verifier.verify(signed())
 
     assert await verifier.verify(signed(EC, kid="ec", algorithm="ES256"))
+
+
+async def test_a_short_key_verifies_nothing(server, verifier):
+    """Who can factor it can sign."""
+    short = rsa.generate_private_key(public_exponent=65_537, key_size=1_024)
+    server.keys = [published(short, "short")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        token = signed(short, kid="short")
+    with pytest.raises(Denied):
+        await verifier.verify(token)
 
 
 async def test_keys_are_read_once_for_many_tokens(server, verifier):
