@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from groundplane.errors import CorruptData
 from groundplane_shard.corpus import Corpus
+from groundplane_shard.disk import local_disk
 from groundplane_shard.engines import Made
 from groundplane_shard.rows import StoredDelete, StoredDocument, StoredOperation
 from groundplane_shard.switches import Switch
@@ -197,6 +198,27 @@ class Generations:
         self._is_half_applied = True
         yield
         self._is_half_applied = False
+
+
+async def open_generations(directory: Path, fresh_directory: Callable[[], Path], exact_bytes: int) -> Generations:
+    """Return what `Flushed.copy_to` left in `directory`, or an empty corpus. Raises CorruptData.
+
+    fresh_directory: returns a path that does not exist yet; every generation gets a directory of its own, as they do not
+    end together. exact_bytes: as in `Corpus.open`.
+    """
+
+    async def new_corpus() -> Corpus:
+        fresh = fresh_directory()
+        with local_disk():
+            fresh.mkdir(parents=True, mode=0o700)
+        return await Corpus.open(fresh, exact_bytes=exact_bytes)
+
+    beneath, target = directory / TARGET_DIRECTORY, None
+    if await asyncio.to_thread(beneath.is_dir):
+        own = fresh_directory()
+        await asyncio.to_thread(beneath.rename, own)
+        target = await Corpus.open(own, exact_bytes=exact_bytes)
+    return Generations(await Corpus.open(directory, exact_bytes=exact_bytes), target, new_corpus)
 
 
 def _remove(directory: Path, loop: asyncio.AbstractEventLoop) -> None:

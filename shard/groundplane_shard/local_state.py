@@ -21,7 +21,7 @@ from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.disk import local_disk
 from groundplane_shard.failpoints import Failpoint, reach
-from groundplane_shard.generations import TARGET_DIRECTORY, Generations
+from groundplane_shard.generations import Generations, open_generations
 from groundplane_shard.log import (
     NO_EMBEDDING,
     Kind,
@@ -177,24 +177,9 @@ class LocalState:
             if isinstance(answer, Damaged):
                 return answer
         try:
-            return await self._open_generations(directory)
+            return await open_generations(directory, lambda: self.fresh_directory("table"), self._exact_bytes)
         except CorruptData as error:
             return Damaged(error.message)
-
-    async def _open_generations(self, directory: Path) -> Generations:
-        beneath, target = directory / TARGET_DIRECTORY, None
-        if await asyncio.to_thread(beneath.is_dir):
-            own = self.fresh_directory("table")
-            await asyncio.to_thread(beneath.rename, own)  # a directory each, as they do not end together
-            target = await Corpus.open(own, exact_bytes=self._exact_bytes)
-        current = await Corpus.open(directory, exact_bytes=self._exact_bytes)
-        return Generations(current, target, self._new_corpus)
-
-    async def _new_corpus(self) -> Corpus:
-        directory = self.fresh_directory("table")
-        with local_disk():
-            directory.mkdir(parents=True, mode=0o700)
-        return await Corpus.open(directory, exact_bytes=self._exact_bytes)
 
     async def _fetch(self, snapshot: Snapshot, directory: Path) -> Restored | Damaged:
         progress = self._download = Progress((file.size for file in snapshot.files), self._clock, self._tell)
