@@ -1,5 +1,6 @@
 """The few things that buildah does for us, with its layers in a folder of ours and none of its own state used."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -65,9 +66,12 @@ class Buildah(msgspec.Struct, frozen=True, kw_only=True):
 
     def _command(self, *arguments: str, limit_seconds: float, what: str = "", usual_seconds: float = 0.0) -> Command:
         store = (f"--root={self.storage}", f"--runroot={self.scratch / 'run'}", f"--storage-driver={self.driver}")
+        temporary = self.scratch / "tmp"
+        temporary.mkdir(parents=True, exist_ok=True)
         return Command(
             arguments=contained("buildah", *store, *arguments),
             what=what,
             usual_seconds=usual_seconds,
             limit_seconds=limit_seconds,
+            environment={**os.environ, "TMPDIR": str(temporary)},  # what a killed build leaves there goes with the rest
         )

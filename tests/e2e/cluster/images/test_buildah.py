@@ -21,13 +21,13 @@ def commands(monkeypatch):
 
 
 @pytest.fixture
-def buildah():
+def buildah(tmp_path):
     """Give a buildah whose commands are not run."""
-    return Buildah(storage=Path("/cache/layers"), driver="overlay", scratch=Path("/cache/scratch"))
+    return Buildah(storage=tmp_path / "layers", driver="overlay", scratch=tmp_path / "scratch")
 
 
-def test_every_command_is_contained_and_uses_our_store(buildah, commands):
-    """A user's own images and mounts are never touched, and a killed build takes its mounts with it."""
+def test_every_command_is_contained_and_uses_our_folders(buildah, commands, tmp_path):
+    """A user's own images and mounts are never touched, and a killed build leaves nothing elsewhere."""
     buildah.build(Path("/context"), base=BASE, reference="localhost/web:1", options=[], usual_seconds=1)
     buildah.export(ImageArchive(reference="localhost/web:1", path=Path("/cache/web.tar")))
 
@@ -35,7 +35,9 @@ def test_every_command_is_contained_and_uses_our_store(buildah, commands):
         before, _, after = " ".join(command.arguments).partition(" buildah ")
         assert "--pdeathsig" in before
         assert "--mount" in before
-        assert after.startswith("--root=/cache/layers --runroot=/cache/scratch/run --storage-driver=overlay ")
+        store = f"--root={tmp_path}/layers --runroot={tmp_path}/scratch/run --storage-driver=overlay "
+        assert after.startswith(store)
+        assert command.environment["TMPDIR"] == f"{tmp_path}/scratch/tmp"
 
 
 @pytest.mark.parametrize(("is_there", "pulls"), [(True, 0), (False, 1)], ids=["known", "unknown"])
