@@ -4,10 +4,12 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from groundplane.analysis import Analyser
@@ -26,6 +28,10 @@ COMPLETE_WINDOW = 1_000
 
 WORDS = ("pump", "valve", "leak", "torque", "café", "東京")
 DOC_IDS = ("a", "b", "c", "d'", "é", "Z")
+
+BOTH_ENGINES = pytest.mark.parametrize(
+    "exact_bytes", [pytest.param(1 << 30, id="exact"), pytest.param(0, id="indexed")]
+)
 
 Operations = Sequence[StoredOperation]
 Scored = tuple[float | None, tuple[int, ...], int, ChunkFields]
@@ -70,6 +76,9 @@ def request(*terms: str, vector=None, window: int = COMPLETE_WINDOW, tree: Filte
         vector=None if vector is None else vector_bytes(*vector),
         filter=tree,
     )
+
+
+PROBES = [request("pump", "leak", vector=(1, 0.5, 0)), request("valv")]
 
 
 # Few distinct numbers, so that equal vectors and equal scores come up often.
@@ -219,6 +228,20 @@ async def write(corpus: Corpus, *operations: StoredOperation) -> int:
     sequence = corpus.view().sequence + 1
     await corpus.apply(sequence, operations)
     return sequence
+
+
+async def flushed(directory: Path, *operations: StoredOperation, exact_bytes: int = 1 << 30) -> Corpus:
+    """Return a corpus whose base holds `operations`."""
+    corpus = await Corpus.open(directory, exact_bytes=exact_bytes)
+    await write(corpus, *operations)
+    await corpus.flush()
+    return corpus
+
+
+async def found_ids(corpus: Corpus, *terms: str) -> list[str]:
+    """Return the documents that a search for `terms` finds, by id."""
+    found = await corpus.search(corpus.view(), request(*terms))
+    return sorted({each[3].doc_id for each in decoded(found)})
 
 
 async def stepwise(coroutine: Coroutine[Any, Any, Any], check: Callable[[], Awaitable[None]]) -> tuple[Any, int]:

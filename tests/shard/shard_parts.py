@@ -30,8 +30,10 @@ from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.service import Shard
 from groundplane_shard.serving import Serving, ServingParts
 from groundplane_shard.snapshots import SnapshotPolicy
-from groundplane_shard.stores import ObjectStore
+from groundplane_shard.stores import MemoryStore, ObjectStore
+from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.corpus_model import ANALYSER, DIMENSION, replace
+from tests.support.failing_store import FailingStore
 
 INCARNATION = "00000000-0000-4000-8000-00000000000a"
 LAYOUT = Layout(CorpusKey("t-acme"), INCARNATION)
@@ -157,3 +159,25 @@ def search_request(*terms: str, **changes: Any) -> SearchRequest:
 def delete(doc_id: str) -> DeleteDocument:
     """Return a deletion as it arrives."""
     return DeleteDocument(doc_id=doc_id)
+
+
+def records(store: FailingStore) -> list[str]:
+    """Return the keys of the log records in a store that fails, in order."""
+    assert isinstance(store.store, MemoryStore)
+    return sorted(key for key in store.store.objects if key.startswith(LAYOUT.log))
+
+
+async def doc_ids(shard: Shard) -> list[str]:
+    """Return the ids of all documents."""
+    page = await shard.documents("", 1_000)
+    return [row.doc_id for row in page.documents]
+
+
+def is_writable(shard: Shard) -> bool:
+    """Whether the shard answers and takes writes."""
+    return shard.unready_detail is None and shard.status().detail is None
+
+
+async def wait_for_retry(shard: Shard, clock: VirtualClock, pauses: int = 1) -> None:
+    """Let the shard pause once more before it opens again, or before it takes up writing again."""
+    await until(lambda: not is_writable(shard) and clock.sleeping == pauses)

@@ -174,3 +174,8 @@ class Harness:
     def log_keys(self) -> list[int]:
         """Return the sequences of the log records that are stored."""
         return sorted(int(key[-20:]) for key in self.objects if key.startswith(LAYOUT.log))
+
+
+def damage(harness: Harness, snapshot: Snapshot) -> None:
+    """Damage the first file of a snapshot."""
+    harness.objects[LAYOUT.object(snapshot.files[0].key)] += b"!"

@@ -3,8 +3,6 @@
 import pytest
 
 from groundplane_shard.committer import CONFIRM_SECONDS
-from groundplane_shard.stores import MemoryStore
-from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.shard_parts import (
     LAYOUT,
     document,
@@ -17,25 +15,9 @@ from tests.shard.shard_parts import (
     until,
     write_request,
 )
-from tests.support.failing_store import FailingStore, failing, nothing
+from tests.support.failing_store import failing, nothing
 
 SLEEPERS = 2  # of an idle shard: one for snapshots, one for its age
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    """The protocol's pauses between tries carry no meaning here."""
-    monkeypatch.setattr("groundplane_shard.stores.driver._pause_seconds", lambda _: 0.0)
-
-
-@pytest.fixture
-def store():
-    return FailingStore(MemoryStore())
-
-
-@pytest.fixture
-def clock():
-    return VirtualClock()
 
 
 @pytest.fixture
