@@ -6,12 +6,20 @@ import msgspec
 import pytest
 
 from groundplane.errors import InvalidInput, Unavailable
+from groundplane.process.clock import SystemClock
 from groundplane.wire.internal import TakeReindexStep
 from groundplane_shard.generations import TARGET_DIRECTORY
+from groundplane_shard.local_state import LocalState
+from groundplane_shard.log import Identity, Layout, Replica
 from groundplane_shard.log.writer import MAX_EMBEDDINGS
+from groundplane_shard.restoration import RestoreOrder, restore_corpus
+from groundplane_shard.service import Shard
 from groundplane_shard.stores import MemoryStore
+from groundplane_shard.witness import WitnessFile
 from tests.shard.corpus_model import replace, vector_bytes
 from tests.shard.shard_parts import (
+    INCARNATION,
+    LAYOUT,
     delete,
     document,
     identity,
@@ -19,6 +27,7 @@ from tests.shard.shard_parts import (
     make_shard,
     memo,
     outcome,
+    parts,
     running,
     search_request,
     serving_of,
@@ -150,6 +159,39 @@ async def test_a_follower_from_an_old_snapshot_ends_where_the_writer_is(open_sha
     async with running(make_shard(store, tmp_path / "elsewhere")) as again:
         assert progress(again) == before
         assert serving_of(again).corpus.dimension == 2
+
+
+@pytest.mark.parametrize("is_published", [False, True], ids=["from-the-log", "from-a-snapshot"])
+async def test_a_restored_incarnation_goes_on_with_it(open_shard, store, tmp_path, is_published):
+    """A corpus may be brought back at any moment, one between two models included."""
+    async with running(open_shard()) as shard:
+        await begun(shard)
+        if is_published:
+            await shard.snapshot()
+        kill_at_the_end(shard)
+    layout = Layout(LAYOUT.corpus_key, "00000000-0000-4000-8000-00000000000b")
+    order = RestoreOrder(
+        target=layout,
+        source_incarnation=INCARNATION,
+        until=None,
+        witness=WitnessFile(),
+        work_directory=tmp_path / "copy",
+    )
+    await restore_corpus(store, order, SystemClock(), lambda _: None)
+    own = Replica(Identity(layout=layout, owner=layout.incarnation, writer_id="restored"))
+    state = LocalState(store, layout, tmp_path / "restored", exact_bytes=1 << 30)
+    async with running(Shard(parts(layout=layout), own, store, state, tmp_path / "restored")) as restored:
+        before = progress(restored)
+        rows = await pending(restored)
+        operations = [
+            msgspec.structs.replace(replace(row.doc_id, ["pump"], [(1.0, 0.0)]), made_from=row.sequence) for row in rows
+        ]
+        asked = write_request(*operations, embedding=NEW, incarnation=layout.incarnation)
+        await restored.write(asked)
+        await restored.write(msgspec.structs.replace(asked, operations=(TakeReindexStep(step="switch"),)))
+
+        assert before == (3, 0, (NEW.id, 1))
+        assert progress(restored) == (3, 1, None)
 
 
 async def test_a_delete_applies_to_both_generations(open_shard):

@@ -22,7 +22,7 @@ from groundplane.wire.public import DocumentResult, ReindexAnswer, ReindexState
 
 MAX_PASSES = 3
 MAX_NAMED = 100
-LASTING_DETAILS = frozenset({"reindex_conflict", "embedding_mismatch", "dimension_mismatch"})
+LASTING_DETAILS = frozenset({"reindex_conflict", "embedding_mismatch"})
 
 _SECONDS_BETWEEN_LINES = 10.0
 
