@@ -1,12 +1,13 @@
 """The operator dies after any of its writes, and the API server fails in every way: the same children in the end."""
 
+import functools
 import random
 from collections.abc import Callable
 
 import pytest
 
 from tests.cluster.operator_scene import Scene, lasting, scene_of
-from tests.support.api_proxy import Call, Fault
+from tests.support.api_proxy import Call, Fault, Rule
 from tests.support.live_objects import wait_for
 
 CONVERGED_SECONDS = 60
@@ -22,20 +23,26 @@ def scene(control_plane, namespace, tmp_path):
 
 def _kill_after_each_write(scene: Scene, is_done: Callable[[], bool]) -> int:
     """Run operators of which each dies after its first write, until one has nothing left to write; return the deaths."""
-    scene.proxy.rule = lambda call: None if call.number is None else Fault(after=scene.operator.kill, loses_answer=True)
+    operator = scene.operator
     for deaths in range(MAX_KILLS):
-        scene.operator.start()
+        operator.start()
+        scene.proxy.rule = _dying(functools.partial(operator.die, operator.life))
         wait_for(
-            lambda: not scene.operator.is_running or is_done(),
+            lambda: not operator.is_running or is_done(),
             "the operator dies of a write, or has nothing left to do",
             CONVERGED_SECONDS,
             scene.log_end,
         )
-        if scene.operator.is_running:
+        if operator.is_running:
             scene.proxy.rule = lambda _: None
-            scene.operator.kill()
+            operator.die(operator.life)
             return deaths
     raise AssertionError(f"still writing after {MAX_KILLS} deaths\n{scene.log_end()}")
+
+
+def _dying(die: Callable[[], None]) -> Rule:
+    """Return a rule under which a write is done, and whoever asked for it is dead before the answer."""
+    return lambda call: None if call.number is None else Fault(after=die, loses_answer=True)
 
 
 def _has_children(scene, name="acme"):

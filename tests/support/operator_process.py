@@ -1,5 +1,6 @@
 """A real operator process before a real API server."""
 
+import threading
 from pathlib import Path
 
 from tests.support.processes import ProgramProcess
@@ -18,6 +19,19 @@ class OperatorProcess(ProgramProcess):
         self._kubeconfig = kubeconfig
         self._namespace = namespace
         self._settings = settings
+        self._lock = threading.Lock()
+        self.life = 0
+
+    def start(self) -> None:
+        """Start the next life of the operator."""
+        self.life += 1
+        super().start()
+
+    def die(self, life: int) -> None:
+        """End the process if it still lives this life; from any thread."""
+        with self._lock:
+            if life == self.life and self.is_running:
+                self.kill()
 
     def settings(self) -> dict[str, str]:
         """Return the operator's variables."""
