@@ -82,10 +82,13 @@ def why_not_usable(there: Cluster) -> str | None:
     dead = [found.name for found in records(there.directory) if not found.is_alive]
     if dead:
         return f"{', '.join(dead)} ended"
-    if not control_plane.is_ready(there):
-        return "its API server does not answer"
-    silent = node.unready(there) if there.has_node else []
-    return f"{', '.join(silent)} do not answer" if silent else None
+    try:
+        silent = [] if control_plane.is_ready(there) else ["kube-apiserver"]
+    except StepFailed as failure:  # it ended just now
+        return str(failure)
+    if not silent and there.has_node:
+        silent = node.unready(there)
+    return f"no answer from {', '.join(silent)}" if silent else None
 
 
 def new_cluster(directory: Path, cache: Path, *, has_node: bool) -> Cluster:

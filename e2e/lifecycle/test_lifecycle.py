@@ -18,7 +18,7 @@ from e2e.cluster.control_plane import apply, kubectl
 from e2e.cluster.images.pause import pause_image
 from e2e.cluster.remains import remains
 from e2e.cluster.state import Cluster
-from e2e.cluster.steps import Command, StepFailed, run
+from e2e.cluster.steps import Command, StepFailed, run, wait_until
 
 KILLS = 5
 UP_SECONDS = 15.0  # what a whole `up` takes on two cores
@@ -65,6 +65,7 @@ def test_a_half_dead_cluster_is_made_anew(wanted: Cluster, victim: str) -> None:
     """A component that was killed is noticed before the tests fail for reasons that nobody understands."""
     lost = processes.record(lifecycle.up(wanted).directory, victim)
     os.kill(lost.pid, signal.SIGKILL)
+    wait_until(lambda: not lost.is_alive, what=f"{victim} has ended", limit_seconds=10, explain=lambda: "it runs")
 
     repaired = lifecycle.up(wanted)
 
