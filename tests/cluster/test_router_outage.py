@@ -4,6 +4,7 @@ import os
 import signal
 import uuid
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -87,10 +88,17 @@ def hanging(cluster):
     """Stop the API server in the middle of whatever it does, without closing a connection."""
     pid = record(cluster.directory, API_SERVER).pid
     os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _is_stopped(pid), what="every thread has stopped", limit_seconds=10, explain=lambda: "no")
     try:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def _is_stopped(pid):
+    """Whether each thread of a process stands still (state T, after the name in parentheses)."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
 
 
 @contextmanager
