@@ -23,10 +23,12 @@ from groundplane_shard.log import (
     Seq,
     Snapshot,
     SnapshotFile,
-    find_copy,
     restore,
+    steps,
 )
-from groundplane_shard.log.operations import Damaged, Operation, Restored, Result
+from groundplane_shard.log import manifest as manifest_codec
+from groundplane_shard.log.manifest import Manifest
+from groundplane_shard.log.operations import Absent, Damaged, Operation, Restored, Result, Steps
 from groundplane_shard.stores import ObjectStore, Progress, download_snapshot, run
 from groundplane_shard.witness import WitnessFile
 
@@ -109,7 +111,7 @@ async def restore_corpus(store: ObjectStore, order: RestoreOrder, clock: Clock, 
             token=secrets.token_hex(16),
             local_path=files.local_path,
         )
-        manifest = await run(find_copy(wanted), store, files)
+        manifest = await run(_find_copy(wanted), store, files)
         if manifest is None:
             manifest = await run(restore(wanted), store, files, files.watch)
         files.progress.finish()
@@ -121,6 +123,28 @@ async def restore_corpus(store: ObjectStore, order: RestoreOrder, clock: Clock, 
         epoch=manifest.epoch,
         snapshot_sequence=manifest.newest_sequence,
     )
+
+
+def _find_copy(wanted: Restoration) -> Steps[Manifest | None]:
+    """Return the target's MANIFEST if it is a complete copy of the wanted source, None if it is anything else or nothing.
+
+    A copy that was asked for up to a sequence ends exactly there; one of all that there was may end anywhere, since the
+    source may have grown. The source is not read: it may be gone by now.
+    """
+    layout = wanted.target.layout
+    found = yield from steps.get(layout.manifest)
+    if isinstance(found, Absent):
+        return None
+    manifest = manifest_codec.decode(found.data, key=layout.manifest)
+    origin, source = manifest.restored_from, wanted.source.layout
+    is_copy = (
+        manifest.owner == wanted.target.owner
+        and origin is not None
+        and origin.sequence is not None
+        and (origin.corpus_key, origin.incarnation) == (source.corpus_key, source.incarnation)
+        and wanted.until in {None, origin.sequence}
+    )
+    return manifest if is_copy else None
 
 
 def _identity(layout: Layout) -> Identity:

@@ -1,8 +1,9 @@
-"""`python -m groundplane_shard.tool`: look at a corpus in its store, or restore it, without a running shard.
+"""`python -m groundplane_shard.tool`: look at a corpus in its store, restore it or erase it, without a running shard.
 
     log | snapshots | incarnations | verify      what GROUNDPLANE_INCARNATION of GROUNDPLANE_CORPUS_KEY holds
     restore FROM [SEQUENCE]                      copy the incarnation FROM into GROUNDPLANE_INCARNATION, which must be new;
                                                  nothing is done if it is that very copy already
+    erase                                        remove every object of GROUNDPLANE_INCARNATION, for good; repeat at any time
 
 `groundplane corpus` starts this program, since the command line imports none of the shard. Its environment is the shard's
 own: GROUNDPLANE_CORPUS_KEY, GROUNDPLANE_INCARNATION, where the store is, and for a restore GROUNDPLANE_WORK_DIRECTORY and
@@ -13,6 +14,7 @@ stderr. Exit codes: 0 done, 1 failed or damaged (the reason is on stderr), 2 usa
 import asyncio
 import os
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -25,7 +27,8 @@ from groundplane.process.clock import SystemClock
 from groundplane.process.settings import read_settings, setting
 from groundplane.wire.names import parse_corpus_key, parse_incarnation
 from groundplane_shard import failpoints, inspection
-from groundplane_shard.log import Layout, Record, Seq, Snapshot, Steps
+from groundplane_shard.erasing import erase
+from groundplane_shard.log import Identity, Layout, Record, Seq, Snapshot, Steps
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.log.record import Position
 from groundplane_shard.restoration import RestoreOrder, restore_corpus
@@ -55,19 +58,19 @@ INSPECTIONS: Mapping[str, Callable[[Layout], Steps[object]]] = {
     "incarnations": inspection.list_incarnations,
     "verify": inspection.verify,
 }
-_USAGE = f"usage: python -m groundplane_shard.tool {{{'|'.join(INSPECTIONS)}|restore FROM [SEQUENCE]}}"
+_USAGE = f"usage: python -m groundplane_shard.tool {{{'|'.join(INSPECTIONS)}|restore FROM [SEQUENCE]|erase}}"
 
 
-class _ReadOnly:
-    """The effects of inspection: there are none."""
+class _NoEffects:
+    """The effects of inspection and erasing: there are none."""
 
     async def restore(self, _snapshot: Snapshot | None) -> Restored | Damaged:
         """Never asked for."""
-        raise TypeError("inspection restores nothing")
+        raise TypeError("neither inspection nor erasing restores anything")
 
     async def apply(self, _record: Record, _position: Position) -> None:
         """Never asked for."""
-        raise TypeError("inspection applies nothing")
+        raise TypeError("neither inspection nor erasing applies anything")
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -92,12 +95,15 @@ async def _perform(arguments: Sequence[str], settings: ToolSettings, store: Obje
     layout = Layout(settings.corpus_key, settings.incarnation)
     match tuple(arguments):
         case (name,) if name in INSPECTIONS:
-            return await run(INSPECTIONS[name](layout), store, _ReadOnly())
+            return await run(INSPECTIONS[name](layout), store, _NoEffects())
         case ("restore", source):
             return await restore_corpus(store, _order(settings, layout, source, None), SystemClock(), _tell)
         case ("restore", source, sequence) if sequence.isascii() and sequence.isdecimal():
             order = _order(settings, layout, source, Seq(int(sequence)))
             return await restore_corpus(store, order, SystemClock(), _tell)
+        case ("erase",):
+            identity = Identity(layout=layout, owner=layout.incarnation, writer_id=str(uuid.uuid4()))
+            return await run(erase(identity), store, _NoEffects())
         case _:
             raise InvalidInput(_USAGE)
 

@@ -182,6 +182,19 @@ def test_the_newest_state_must_hold_all_that_was_witnessed(tool, tmp_path, histo
     assert named == 0
 
 
+def test_an_erased_incarnation_leaves_nothing_and_the_others_whole(tool, tmp_path, history):
+    """deletionPolicy Delete in a cluster: this life of the corpus, and no other."""
+    tool("restore", INCARNATION)
+    before = objects(tmp_path, INCARNATION)
+    count = len(objects(tmp_path, TARGET))
+    code, erased, err = tool("erase")
+
+    assert code == 0, err
+    assert erased == {"prefix": f"{LAYOUT.corpus_key}/{TARGET}/", "objects": count}
+    assert (objects(tmp_path, TARGET), objects(tmp_path, INCARNATION)) == ({}, before)
+    assert tool("erase")[1]["objects"] == 0
+
+
 def test_every_life_of_a_corpus_is_listed_with_its_state(tool, tmp_path, history):
     """After the loss of the machine the bucket is all that says what can be restored."""
     tool("restore", INCARNATION, str(history[1]))

@@ -62,7 +62,7 @@ def _container(corpus: Corpus, bucket: Bucket) -> Manifest:
         "name": names.CLEANUP_COMPONENT,
         "image": corpus.settings.shard_image,
         "imagePullPolicy": corpus.settings.shard_image_pull_policy,
-        "command": [*TOOL, "clean"],
+        "command": [*TOOL, "erase"],
         "env": environment_list(variables, corpus.spec.pod_template.env),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",

@@ -23,7 +23,7 @@ from groundplane_shard.log.operations import Damaged, LocalFile, Operation, Rest
 from groundplane_shard.log.override import Override, Witness
 from groundplane_shard.log.record import NO_EMBEDDING, Kind, Position, Record
 from groundplane_shard.log.replica import Replica
-from groundplane_shard.log.restoring import Restoration, find_copy, restore
+from groundplane_shard.log.restoring import Restoration, restore
 from groundplane_shard.log.writer import Committed, Writer
 
 __all__ = [
@@ -51,6 +51,5 @@ __all__ = [
     "Steps",
     "Witness",
     "Writer",
-    "find_copy",
     "restore",
 ]

@@ -9,7 +9,6 @@ The target is refused before any write unless its prefix is empty. While it is n
 it, and nobody ever completes another process's copy: what was cut off is repeated into a further incarnation. The source
 is only read; its writer may be at work, and what it appends meanwhile is not copied. Sequences, epochs and embeddings stay
 what they were, so positions that callers hold stay comparable; the source's barriers are records like all others.
-`find_copy` tells whoever orders a copy again and again, as a pod does at each start, that it is there already.
 
 `Restore` means here: put the snapshot's files, verified, into a fresh directory; no table is opened, nothing is applied.
 Errors: `InvalidInput` (target not empty, no such sequence), `CorruptData` (the source is damaged, or nothing that is left
@@ -64,28 +63,6 @@ def restore(wanted: Restoration) -> Steps[Manifest]:
     end = yield from _copy_records(source, wanted)
     epoch = Epoch(max(end.epoch, source.manifest.epoch))
     return (yield from target.change(lambda base: _completed(base, placed, end, epoch)))
-
-
-def find_copy(wanted: Restoration) -> Steps[Manifest | None]:
-    """Return the target's MANIFEST if it is a complete copy of the wanted source, None if it is anything else or nothing.
-
-    A copy that was asked for up to a sequence ends exactly there; one of all that there was may end anywhere, since the
-    source may have grown. The source is not read: it may be gone by now.
-    """
-    layout = wanted.target.layout
-    found = yield from steps.get(layout.manifest)
-    if isinstance(found, Absent):
-        return None
-    manifest = manifest_codec.decode(found.data, key=layout.manifest)
-    origin, source = manifest.restored_from, wanted.source.layout
-    is_copy = (
-        manifest.owner == wanted.target.owner
-        and origin is not None
-        and origin.sequence is not None
-        and (origin.corpus_key, origin.incarnation) == (source.corpus_key, source.incarnation)
-        and wanted.until in {None, origin.sequence}
-    )
-    return manifest if is_copy else None
 
 
 def _refuse_unfinished(source: Manifest, wanted: Restoration) -> None:
