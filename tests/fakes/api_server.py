@@ -29,7 +29,7 @@ Version = int
 class FakeApiServer:
     """Serves between `start` and `stop`, at the same port again. `directory` is what a pod has mounted of its ServiceAccount.
 
-    status: answer every call with this failure; hangs: answer none; watch_seconds: end watches earlier than asked. `seen` holds (method, path, query) of each call.
+    status: answer every call whose path holds `faulty_part` with this failure; hangs: answer none; watch_seconds: end watches earlier than asked. `seen` holds (method, path, query) of each call.
     review: whom a token names, as a username; None refuses it.
     """
 
@@ -41,6 +41,7 @@ class FakeApiServer:
         self.version = 100
         self.oldest = 0
         self.status: int | None = None
+        self.faulty_part = ""
         self.headers: dict[str, str] = {}
         self.hangs = False
         self.watch_seconds: float | None = None
@@ -145,7 +146,7 @@ class FakeApiServer:
             await asyncio.sleep(60)
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return _failure(401, "Unauthorized", {})
-        if self.status is not None:
+        if self.status is not None and self.faulty_part in request.path:
             return _failure(self.status, "InternalError", self.headers)
         if request.path == "/apis/authentication.k8s.io/v1/tokenreviews":
             return await self._review(request)

@@ -77,11 +77,13 @@ async def test_it_is_loaded_although_there_is_nothing(follow):
 
 async def test_it_is_not_loaded_before_every_namespace_was_listed(server, api, until):
     """A subject of the missing one would be refused."""
-    server.status = 500
+    await server.apply(resource(namespace="agents"))
+    server.status, server.faulty_part = 403, "/namespaces/corpora/"
     following = Following(api, ("agents", "corpora"))
-    await until(lambda: server.calls("tenantcorpora") >= 2)
+    await until(lambda: server.watch_count == 1 and server.calls("/namespaces/corpora/") >= 2)
 
     assert not following.directory.is_loaded
+    assert following.state.corpora == ()
     server.status = None
     await until(lambda: following.directory.is_loaded)
     await following.stop()
