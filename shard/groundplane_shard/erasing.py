@@ -41,7 +41,7 @@ def erase(identity: Identity) -> Steps[Erased]:
     if isinstance((yield from steps.get(layout.manifest)), Absent):
         return Erased(prefix=layout.prefix, objects=(yield from _delete_all_but(layout, frozenset())))
     manifest = yield from ManifestCell(identity).change(_with_raised_epoch)
-    fence = yield from _fence(layout, manifest.epoch)
+    fence = yield from _fence(layout, manifest)
     removed = yield from _delete_all_but(layout, frozenset({fence, layout.manifest}))
     for key in (fence, layout.manifest):
         yield from steps.delete(key)
@@ -53,14 +53,14 @@ def _with_raised_epoch(base: Manifest) -> Manifest:
     return msgspec.structs.replace(base, epoch=Epoch(base.epoch + 1))
 
 
-def _fence(layout: Layout, epoch: Epoch) -> Steps[str]:
-    """Create the fence at the first free sequence and return its key."""
+def _fence(layout: Layout, manifest: Manifest) -> Steps[str]:
+    """Create the fence at the first free sequence and return its key. Records below the snapshots may be gone."""
     keys = yield from steps.list_all(layout.log)
-    sequence = max((layout.sequence_of(key) or 0 for key in keys), default=0)
+    sequence = max(manifest.newest_sequence, *(layout.sequence_of(key) or 0 for key in keys), 0)
     for free in range(sequence + 1, sequence + 1 + MAX_ROUNDS):
         barrier = Record(
             kind=Kind.BARRIER,
-            epoch=epoch,
+            epoch=manifest.epoch,
             sequence=Seq(free),
             incarnation=UUID(layout.incarnation).bytes,
             previous=_NO_DIGEST,

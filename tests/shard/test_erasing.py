@@ -61,6 +61,22 @@ def test_a_writer_that_still_runs_commits_nothing_any_more(harness):
     assert left(harness) == []
 
 
+def test_the_fence_stands_where_the_writer_goes_on_although_its_records_were_collected(harness):
+    """Below the newest snapshot there is no record, and a fence in its place would stop nobody."""
+    writer = harness.run(harness.replica("w2", keep_snapshots=1).take_over())
+    harness.publish(writer, "00000002")
+    harness.run(writer.collect())
+    for key in [key for key in left(harness) if key.startswith(LAYOUT.log)]:
+        del harness.objects[key]
+    steps = erase(identity("eraser"))
+    waiting = harness.run_until(steps, ops.Delete)
+    with pytest.raises(Superseded):
+        harness.run(writer.append(b"late"))
+    harness.finish(steps, waiting)
+
+    assert left(harness) == []
+
+
 def test_a_writer_that_still_runs_publishes_nothing_any_more(harness):
     """A snapshot that it uploaded would stay for ever."""
     writer = harness.run(harness.replica("w2").take_over())
