@@ -93,6 +93,29 @@ def test_an_older_writer_never_answers_again_after_a_second_process_took_over(tm
     assert stored == (2, [])
 
 
+def test_a_corpus_made_again_shares_nothing_with_the_one_before_whose_writer_lives(tmp_path):
+    """A resource may be deleted and created again while its old process still has writes to send: I9."""
+    settings = {"GROUNDPLANE_STORE_DIRECTORY": str(tmp_path / "store")}
+    old, new = (ShardProcess(tmp_path / name, dimension=DIMENSION, settings=settings) for name in ("old", "new"))
+    with httpx.Client(timeout=10.0) as client, running(old):
+        old.write(client, operation(1, 1))
+        with running(new):
+            old.write(client, operation(2, 1))
+            new.write(client, operation(3, 1))
+            old.write(client, operation(1, DELETED))
+            found = [
+                [each for each in (1, 2, 3) if shard.search(client, search_for(shard, each)).candidates]
+                for shard in (old, new)
+            ]
+            statuses = [shard.status(client) for shard in (old, new)]
+
+    assert found == [[2], [3]]
+    assert [status.sequence for status in statuses] == [4, 2]
+    assert sorted(path.name for path in (tmp_path / "store" / "t-acme").iterdir()) == sorted(
+        [old.incarnation, new.incarnation]
+    )
+
+
 @pytest.mark.parametrize(
     ("key", "incarnation", "right", "status"),
     [
