@@ -5,6 +5,7 @@ wanted one, its pods stay as the template that was applied last says, whatever t
 A new template waits while the fleet holds it back, or while its pods could not start; meanwhile the old one is kept up.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -30,6 +31,7 @@ from groundplane_operator.witness import Witness, Witnessed, format_time, raise_
 CREDENTIAL_KEYS: Final = frozenset({"access-key", "secret-key"})
 MISSING_SECONDS: Final = 15.0
 HELD_BACK_SECONDS: Final = 10.0
+_KEY_FILE: Final = re.compile(r"(router|operator)-.*\.pem")  # what a shard takes for a key: groundplane.tokens
 
 
 class Children(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ def plan_children(seen: Observed, children: Children) -> Step | None:
         return Delete(targets=(target_of(live),), reason=Reason.APPLYING, message="network policies are switched off")
     differing = list(_differing(seen, children))
     if not differing:
-        return None
+        return _drop_foreign_keys(seen)
     kind, path, _ = differing[0]
     manifests = tuple(manifest for _, _, manifest in differing)
     return Apply(manifests=manifests, difference=f"{kind} {path}", is_rollout=children.is_rollout)
@@ -117,6 +119,26 @@ def target_of(live: Manifest) -> ObjectTarget:
         name=metadata["name"],
         uid=metadata["uid"],
     )
+
+
+def _drop_foreign_keys(seen: Observed) -> Delete | None:
+    """Remove a ConfigMap, to be made again, whose public keys are not only ours: a shard trusts every one of them.
+
+    Applying does not help: a field that somebody else has added stays theirs. One of ours that is no longer rendered, after
+    a rotation, is gone by then.
+    """
+    live = seen.children.get(ChildKind.CONFIG_MAP)
+    if live is None or not seen.public_keys:
+        return None
+    foreign = sorted(
+        name for name in live.get("data", {}) if _KEY_FILE.fullmatch(name) and name not in seen.public_keys
+    )
+    if not foreign:
+        return None
+    message = (
+        f"ConfigMap {live['metadata']['name']} holds {foreign[0]}, a key that is not the operator's: it is made anew"
+    )
+    return Delete(targets=(target_of(live),), reason=Reason.APPLYING, message=message)
 
 
 def _differing(seen: Observed, children: Children) -> Iterator[tuple[ChildKind, str, Manifest]]:

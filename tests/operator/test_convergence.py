@@ -182,6 +182,18 @@ def test_what_others_added_is_kept():
     assert [each["name"] for each in after["spec"]["template"]["spec"]["containers"]] == ["shard", "proxy"]
 
 
+def test_a_config_map_with_a_foreign_key_is_made_anew_with_its_witness():
+    """The key is gone for good, and the store's past is still known."""
+    cluster = LiveCluster()
+    cluster.create(IN_BUCKET)
+    settle(cluster)
+    before = cluster.objects["ConfigMap", "corpus-acme"]["data"]
+    cluster.objects["ConfigMap", "corpus-acme"]["data"] = {**before, "operator-evil.pem": "EVIL"}
+    settle(cluster)
+
+    assert cluster.objects["ConfigMap", "corpus-acme"]["data"] == before
+
+
 def test_the_witness_is_raised_at_most_every_thirty_seconds_and_reaches_the_end():
     """A corpus that is written to must not write to the API server at every look."""
     cluster = LiveCluster()

@@ -667,6 +667,36 @@ def test_without_our_finalizer_there_is_nothing_to_do():
     assert step.reason == Reason.DELETING
 
 
+def test_a_key_that_somebody_adds_is_not_trusted():
+    """Whoever may edit a ConfigMap could let themselves into the corpus with a key of their own."""
+    seen = finished(accepted(IN_BUCKET))
+    children = copy.deepcopy(dict(seen.children))
+    children[ChildKind.CONFIG_MAP]["data"] |= {"router-evil.pem": "EVIL", "notes": "theirs"}
+    step = next_step(msgspec.structs.replace(seen, children=children), NOW)
+
+    assert isinstance(step, Delete)
+    assert [target.kind for target in step.targets] == ["ConfigMap"]
+    assert "router-evil.pem" in step.message
+
+
+def test_other_files_in_the_config_map_are_left_alone():
+    """A shard does not look at them."""
+    seen = finished(accepted(IN_BUCKET))
+    children = copy.deepcopy(dict(seen.children))
+    children[ChildKind.CONFIG_MAP]["data"] |= {"notes": "theirs", "key.pem": "theirs"}
+
+    assert isinstance(next_step(msgspec.structs.replace(seen, children=children), NOW), Done)
+
+
+def test_a_key_that_was_rotated_out_is_applied_away():
+    """It is ours, so nothing has to be made anew."""
+    seen = msgspec.structs.replace(
+        finished(accepted(IN_BUCKET)), public_keys={"operator-bb.pem": KEYS["operator-bb.pem"]}
+    )
+
+    assert isinstance(next_step(seen, NOW), Apply)
+
+
 def test_public_keys_reach_the_config_map_without_touching_the_pod():
     """A rotation must not restart anything."""
     seen = msgspec.structs.replace(finished(accepted(IN_BUCKET)), public_keys={**KEYS, "router-cc.pem": "CC"})
