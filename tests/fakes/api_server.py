@@ -29,7 +29,8 @@ Version = int
 class FakeApiServer:
     """Serves between `start` and `stop`, at the same port again. `directory` is what a pod has mounted of its ServiceAccount.
 
-    status: answer every call whose path holds `faulty_part` with this failure; hangs: answer none; watch_seconds: end watches earlier than asked. `seen` holds (method, path, query) of each call.
+    status: answer every call whose path holds `faulty_part` with this failure; hangs: answer none; watch_seconds: end watches earlier than asked;
+    fails_watches: end each with a failure. `seen` holds (method, path, query) of each call.
     review: whom a token names, as a username; None refuses it.
     """
 
@@ -45,6 +46,7 @@ class FakeApiServer:
         self.headers: dict[str, str] = {}
         self.hangs = False
         self.watch_seconds: float | None = None
+        self.fails_watches = False
         self.review: Callable[[str], str | None] = lambda token: None
         self.audiences: list[str] | None = ["groundplane"]
         self.keys: list[dict[str, Any]] = []
@@ -185,6 +187,10 @@ class FakeApiServer:
             expired = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410}
             expired |= {"reason": "Expired", "message": f"too old resource version: {sent} ({self.oldest})"}
             await response.write(json.dumps({"type": "ERROR", "object": expired}).encode() + b"\n")
+            return response
+        if self.fails_watches:
+            failure = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500}
+            await response.write(json.dumps({"type": "ERROR", "object": failure}).encode() + b"\n")
             return response
         self._watches.add(response)
         try:

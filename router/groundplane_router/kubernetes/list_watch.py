@@ -27,8 +27,10 @@ from groundplane_router.kubernetes.corpora import Reading, read_resource
 from groundplane_router.kubernetes.failures import BAD_ANSWER, ResourceExpired, bad_answer
 from groundplane_router.kubernetes.objects import Resource, ResourcePage, Status, WatchLine
 
-PAGE_SIZE: Final = 500
-MAX_PAGES: Final = 200
+PAGE_SIZE: Final = 20
+"""So many resources of etcd's largest size, 1.5 MiB, are within what one answer may have: fat ones must not stop the directory."""
+
+MAX_PAGES: Final = 5_000
 WATCH_SECONDS: Final = (30, 60)
 """The server ends a watch after a time between these, so that those of many routers do not end together."""
 
@@ -97,9 +99,12 @@ class ListWatch:
             self._version = await self._list()
             self._recovered()
         seconds = self._rng.randint(*WATCH_SECONDS)
+        began_at = self._clock.monotonic()
         async with aclosing(self._api.watch(self._path, self._version, seconds)) as batches:
             async for lines in batches:
                 self._take(lines)
+        if self._clock.monotonic() - began_at >= seconds / 2:
+            self._pause.reset()
 
     async def _list(self) -> str:
         """Hand the whole collection over and return its version."""
@@ -118,10 +123,10 @@ class ListWatch:
         """Hand events over. Raises ResourceExpired, or Unavailable after which the collection is listed again."""
         events = [parse_event(line) for line in lines]
         self._sink.apply(events)
+        self._recovered()
         if events:
             self._version = events[-1].version
-        self._pause.reset()
-        self._recovered()
+            self._pause.reset()
 
     def _report(self, error: Unavailable) -> None:
         if error.detail != self._fault:

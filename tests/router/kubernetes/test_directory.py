@@ -9,6 +9,7 @@ import pytest
 
 from groundplane.process.clock import SystemClock
 from groundplane_router.directory import DirectoryState
+from groundplane_router.kubernetes import client
 from groundplane_router.kubernetes.directory import ALL_NAMESPACES, KubernetesDirectory
 from tests.support.corpora import UIDS, condition, resource
 
@@ -317,6 +318,32 @@ async def test_a_server_that_asks_for_a_pause_gets_it(server, api, until, asked,
     task.cancel()
 
     assert set(clock.slept) == {waited}
+
+
+@pytest.mark.parametrize("fault", ["failing", "ending"])
+async def test_watches_that_end_at_once_are_asked_for_less_and_less(server, api, until, fault):
+    """A server that takes each watch and holds none would otherwise be asked to list everything, again and again."""
+    server.fails_watches = fault == "failing"
+    server.watch_seconds = 0.001
+    clock = HurriedClock()
+    directory = KubernetesDirectory(api, clock=clock, rng=random.Random(1))
+    task = asyncio.create_task(directory.run())
+    await until(lambda: max(clock.slept, default=0) >= 2.5)
+    task.cancel()
+
+    assert server.calls("watch") < 15
+
+
+async def test_fat_resources_do_not_stop_the_directory(server, follow, monkeypatch):
+    """Whoever may create a TenantCorpus could otherwise keep every other tenant's changes away. All sizes here are a tenth."""
+    monkeypatch.setattr("groundplane_router.kubernetes.client.MAX_ANSWER_BYTES", client.MAX_ANSWER_BYTES // 10)
+    for number in range(25):
+        uid = f"20000000-0000-4000-8000-{number:012}"
+        metadata = {"uid": uid, "name": f"fat-{number}", "annotations": {"a": "x" * 150_000}}
+        await server.apply(resource(metadata=metadata, incarnation=uid, storageKey=f"t-fat-{number}", subjects=[]))
+    following = await follow()
+
+    assert len(following.state.corpora) == 25
 
 
 async def test_nothing_is_ever_written(server, follow, until):
