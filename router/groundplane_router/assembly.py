@@ -134,7 +134,8 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     metrics.registry.register(ShardCollector(background.watch.counts))
     metrics.directory_age.set_function(lambda: sources.directory.age_seconds)
     metrics.directory_faults.set_function(lambda: sources.directory.fault_count)
-    authenticator = Authenticator(TokenChecks(sources.verifier, clock, metrics), sources.directory)
+    checks = TokenChecks(sources.verifier, clock, metrics, max_waiting=max(1, settings.max_requests // 2))
+    authenticator = Authenticator(checks, sources.directory)
     services = _services(settings, background, authenticator, metrics)
     return _application(settings, services, background, metrics, clock)
 

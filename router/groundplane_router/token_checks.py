@@ -23,7 +23,6 @@ CACHE_SECONDS: Final = 60.0
 CACHED_TOKENS: Final = 4_096
 CHECK_SECONDS: Final = 3.0
 CHECKS_AT_ONCE: Final = 16
-MAX_WAITING: Final = 128
 UNAVAILABLE_CODE: Final = "identity_unavailable"
 
 _UNAUTHENTICATED: Final = (
@@ -59,7 +58,9 @@ def identity_unavailable(detail: str | None, *, retry_after_seconds: int | None 
 class TokenChecks:
     """Finds out whose tokens are, with as few questions to the verifier as possible."""
 
-    def __init__(self, verifier: Verifier, clock: Clock, metrics: RouterMetrics) -> None:
+    def __init__(self, verifier: Verifier, clock: Clock, metrics: RouterMetrics, *, max_waiting: int) -> None:
+        """max_waiting: requests that wait to be identified; the other places of the router stay for callers who are known."""
+        self._max_waiting = max_waiting
         self._verifier = verifier
         self._clock = clock
         self._metrics = metrics
@@ -90,7 +91,7 @@ class TokenChecks:
 
     async def _outcome(self, token: str, digest: bytes) -> Outcome:
         """Join the check of this token that is under way, or begin one; it goes on if this request is given up."""
-        if self._waiting >= MAX_WAITING:
+        if self._waiting >= self._max_waiting:
             raise Unavailable(
                 "too many callers are being identified: try again", code="overloaded", detail="overloaded"
             )

@@ -50,7 +50,7 @@ class Setup:
         self.directory = DirectoryFile(self.path, self.clock)
         self.directory.refresh()
         self.verifier = CountingVerifier(self.clock)
-        self.checks = TokenChecks(self.verifier, self.clock, RouterMetrics(new_registry(), self.clock))
+        self.checks = TokenChecks(self.verifier, self.clock, RouterMetrics(new_registry(), self.clock), max_waiting=64)
         self.authenticator = Authenticator(self.checks, self.directory)
 
     def write(self, corpora):

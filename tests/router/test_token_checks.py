@@ -8,8 +8,10 @@ from groundplane.errors import Denied, Unavailable
 from groundplane.process.metrics import new_registry
 from groundplane.tokens import CallerToken
 from groundplane_router.metrics import RouterMetrics
-from groundplane_router.token_checks import CACHE_SECONDS, CHECKS_AT_ONCE, MAX_WAITING, TokenChecks
+from groundplane_router.token_checks import CACHE_SECONDS, CHECKS_AT_ONCE, TokenChecks
 from tests.fakes.clock import ManualClock
+
+MAX_WAITING = 64
 
 
 class SlowVerifier:
@@ -39,7 +41,7 @@ class Setup:
         self.clock = ManualClock()
         self.verifier = SlowVerifier()
         self.metrics = RouterMetrics(new_registry(), self.clock)
-        self.checks = TokenChecks(self.verifier, self.clock, self.metrics)
+        self.checks = TokenChecks(self.verifier, self.clock, self.metrics, max_waiting=MAX_WAITING)
 
     def count(self, result):
         return self.metrics.registry.get_sample_value("grounding_token_checks_total", {"result": result})
