@@ -4,9 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import msgspec
+
 from e2e.cluster.api import Manifest
 from e2e.kubectl import Kubectl
 from e2e.smoke.manifests import Workload
+from groundplane.wire.internal import StoredDocument
 from tests.support.processes import ShardProcess
 
 PORT = 8081
@@ -59,3 +63,8 @@ class PodShard(ShardProcess):
         with kubectl.forwarded(resource, PORT) as url:
             self.url = url
             yield
+
+    def stored_text(self, client: httpx.Client, doc_id: str) -> str:
+        """Return the text of a document as the shard holds it now; raises on any other answer."""
+        answer = client.get(f"{self.url}/document", params={"id": doc_id}, headers=self.headers()).raise_for_status()
+        return msgspec.msgpack.decode(answer.content, type=StoredDocument).text

@@ -10,8 +10,9 @@ from e2e.cluster.environment import Environment, ObjectStore
 from e2e.kubectl import Kubectl
 from e2e.smoke.manifests import NAME, render_deployment, render_stateful_set
 from e2e.smoke.shards import STORE, PodShard
-from tests.support.writes import operation, stored_versions
+from tests.support.writes import key_of, operation, parts_of
 
+WRITES = ((1, 1), (2, 1), (1, 2))  # number and version of a document
 CREDENTIALS = "/credentials"
 MAKE_BUCKET = """
 import sys
@@ -29,15 +30,19 @@ def object_store(environment: Environment) -> ObjectStore:
     return environment.object_store
 
 
-def write_and_lose_the_pod(kubectl: Kubectl, shard: PodShard, resource: str) -> None:
-    """Write two documents, one of them twice, delete the shard's pod, and return when the next one is ready."""
+def assert_survives_its_pod(kubectl: Kubectl, shard: PodShard, resource: str) -> None:
+    """Write two documents, one of them twice, delete the shard's pod, and find in the next one what was written last."""
     kubectl.await_rollout(resource)
     with shard.reached(kubectl, resource), httpx.Client(timeout=10.0) as client:
-        for number, version in ((1, 1), (2, 1), (1, 2)):
+        for number, version in WRITES:
             shard.write(client, operation(number, version))
     (pod,) = kubectl.list("pods", selector=f"{NAME}={shard.name}")
     kubectl.delete(f"pod/{pod['metadata']['name']}")
     kubectl.await_rollout(resource)
+
+    with shard.reached(kubectl, resource), httpx.Client(timeout=10.0) as client:
+        for number, version in dict(WRITES).items():
+            assert shard.stored_text(client, key_of(number)) == "".join(parts_of(number, version))
 
 
 def test_a_shard_on_a_claim_keeps_what_it_acknowledged(
@@ -48,10 +53,7 @@ def test_a_shard_on_a_claim_keeps_what_it_acknowledged(
     workload = shard.workload(environment.image, claims={STORE: "1Gi"})
     kubectl.apply(shard.render_keys(), render_stateful_set(workload))
 
-    write_and_lose_the_pod(kubectl, shard, "statefulset/on-claim")
-
-    with shard.reached(kubectl, "statefulset/on-claim"):
-        assert stored_versions(shard) == {1: 2, 2: 1}
+    assert_survives_its_pod(kubectl, shard, "statefulset/on-claim")
 
 
 def test_a_shard_on_a_bucket_keeps_what_it_acknowledged(
@@ -71,7 +73,4 @@ def test_a_shard_on_a_bucket_keeps_what_it_acknowledged(
     workload = shard.workload(environment.image, volumes={CREDENTIALS: {"secret": {"secretName": "bucket"}}})
     kubectl.apply(secret, shard.render_keys(), render_deployment(workload))
 
-    write_and_lose_the_pod(kubectl, shard, "deployment/on-bucket")
-
-    with shard.reached(kubectl, "deployment/on-bucket"):
-        assert stored_versions(shard) == {1: 2, 2: 1}
+    assert_survives_its_pod(kubectl, shard, "deployment/on-bucket")

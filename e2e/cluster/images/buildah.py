@@ -62,7 +62,9 @@ class Buildah(msgspec.Struct, frozen=True, kw_only=True):
     def export(self, archive: ImageArchive) -> None:
         """Write an image of the store as a docker-archive. Raises StepFailed."""
         target = f"docker-archive:{archive.path}:{archive.reference}"
-        run(self._command("push", "--quiet", archive.reference, target, limit_seconds=COPY_LIMIT_SECONDS))
+        arguments = ("push", "--quiet", archive.reference, target)
+        what = f"write {archive.path.name}"
+        run(self._command(*arguments, what=what, usual_seconds=5, limit_seconds=COPY_LIMIT_SECONDS))
 
     def _command(self, *arguments: str, limit_seconds: float, what: str = "", usual_seconds: float = 0.0) -> Command:
         store = (f"--root={self.storage}", f"--runroot={self.scratch / 'run'}", f"--storage-driver={self.driver}")
