@@ -9,8 +9,9 @@ nothing was stored; OutcomeUnknown in every other case. Superseded, OutcomeUnkno
 owner opens the replica again, or stops for good. A batch that changes nothing is acknowledged too, so it is first made
 sure that no other process has taken over (I5).
 
-Nobody is kept waiting by a store that does not answer: after `STALL_SECONDS` the requests under way are told that their
-outcome is unknown, those that wait that they were not begun, and further ones are refused until the record is settled.
+Nobody is kept waiting by a store that does not answer: after `STALL_SECONDS`, less where the record before was slow, the
+requests under way are told that their outcome is unknown, those that wait that they were not begun, and further ones are
+refused until the record is settled.
 
 While nobody writes, `keep_current` makes sure every few seconds that no other process has taken over, so that the age of
 what is known stays small on an idle shard, and grows where the store is away even though nobody asked for a write.
@@ -45,8 +46,9 @@ from groundplane_shard.metrics import ShardMetrics
 MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 STALL_SECONDS = 1.5
+ANSWER_SECONDS = 2.0  # that a request may wait for the record before its own, and for its own
 CONFIRM_SECONDS = 5.0  # the age at which an idle writer asks its store again
-_NO_ANSWER = f"the store has not answered for {STALL_SECONDS} s"
+_NO_ANSWER = "the store has not answered in time"
 _INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms
 _INLINE_BYTES = 256 * 1024
 
@@ -98,6 +100,7 @@ class Committer:
         self._is_refused = False
         self._ended: GroundplaneError | None = None
         self._is_stalled = False
+        self._last_seconds = 0.0  # that the last record took
         self._confirmed_at = clock.monotonic()  # the take-over has just read MANIFEST
 
     @property
@@ -192,7 +195,7 @@ class Committer:
         started = self._clock.monotonic()
         decisions = Decisions(self._generations)
         results = [self._decide(job, decisions) for job in jobs]
-        stall = asyncio.get_running_loop().call_later(STALL_SECONDS, self._stall, jobs)
+        stall = asyncio.get_running_loop().call_later(patience_seconds(self._last_seconds), self._stall, jobs)
         try:
             sequence = await self._log(decisions)
         except OutcomeUnknown:
@@ -205,6 +208,7 @@ class Committer:
         finally:
             stall.cancel()
             self._is_stalled = False
+            self._last_seconds = self._clock.monotonic() - started
         self._note_refusal(None)
         self._confirmed_at = started
         if not decisions.is_empty:
@@ -270,6 +274,11 @@ def _go_together(jobs: Sequence[_Job], further: _Job) -> bool:
     """Whether one record can hold `further` beside `jobs`: it has documents of one embedding, or is a step."""
     embedding_ids = {job.embedding_id for job in (*jobs, further)} - {None}
     return len(embedding_ids) <= 1 and further.step is None and jobs[0].step is None
+
+
+def patience_seconds(last_seconds: float) -> float:
+    """Return how long a record may take whose requests may have waited for the last one, which took `last_seconds`."""
+    return min(STALL_SECONDS, max(ANSWER_SECONDS - last_seconds, ANSWER_SECONDS - STALL_SECONDS))
 
 
 def _weight(operations: Sequence[Proposed]) -> int:

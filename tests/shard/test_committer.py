@@ -8,7 +8,15 @@ import pytest
 from groundplane.errors import OutcomeUnknown, Superseded, Unavailable
 from groundplane.process.metrics import new_registry
 from groundplane.wire.public import Basis
-from groundplane_shard.committer import MAX_BATCH_BYTES, MAX_BATCH_CHUNKS, Committer, WriteLimits
+from groundplane_shard.committer import (
+    ANSWER_SECONDS,
+    MAX_BATCH_BYTES,
+    MAX_BATCH_CHUNKS,
+    STALL_SECONDS,
+    Committer,
+    WriteLimits,
+    patience_seconds,
+)
 from groundplane_shard.local_state import Journal
 from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.rows import StoredDelete, StoredMemo, StoredMemoDelete
@@ -412,6 +420,16 @@ async def test_the_moment_of_durability_is_seen(bench):
 
     assert at_write == bench.clock.now() - 5.0
     assert bench.metrics.last_fsync._value.get() == at_write
+
+
+@pytest.mark.parametrize("last_seconds", [0.0, 0.3, 0.5, 1.0, 1.49, 1.5, 40.0])
+def test_a_slow_record_and_the_one_after_it_take_two_seconds_together(last_seconds):
+    """On a store at 10 KB/s a request waits for both; a record that may take long does not become one that may not."""
+    patience = patience_seconds(last_seconds)
+
+    assert 0.5 <= patience <= STALL_SECONDS
+    assert last_seconds + patience <= ANSWER_SECONDS or last_seconds > STALL_SECONDS
+    assert patience == STALL_SECONDS or last_seconds > 0.5
 
 
 async def test_nobody_is_kept_waiting_by_a_store_that_does_not_answer(bench, monkeypatch, caplog):
