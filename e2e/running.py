@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     end_tidily_when_asked()
     try:
         return run_tests(arguments, os.environ)
-    except StepFailed as failure:
+    except (StepFailed, OSError) as failure:
         print(f"groundplane: {failure}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -134,7 +134,7 @@ def main() -> None:
     end_tidily_when_asked()
     try:
         cluster(prog_name="python -m e2e.cluster")
-    except StepFailed as failure:
+    except (StepFailed, OSError) as failure:
         click.echo(f"groundplane: {failure}", err=True)
         sys.exit(1)
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.kubeconfigs import write_kubeconfigs
@@ -13,6 +14,17 @@ from e2e.cluster.steps import Command, run, say, succeeds, wait_until
 NODE = "node1"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 READY_SECONDS = 90.0
+AUDIT_LOG_MB = 100
+AUDIT_POLICY = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+  - level: None
+    verbs: [get, list, watch]
+  - level: None
+    resources: [{group: coordination.k8s.io, resources: [leases]}]
+  - level: Metadata
+"""
 SERVICE_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost")
 IDENTITIES = (
     Identity(
@@ -132,12 +144,21 @@ def api_server(cluster: Cluster) -> Component:
         "kubelet-client-key": pki / "admin.key",
         "kubelet-certificate-authority": pki / "ca.crt",
         "kubelet-preferred-address-types": "InternalIP",  # nothing resolves the node's name
-        "endpoint-reconciler-type": "lease"
-        if cluster.has_node
-        else "none",  # an endpoint may not be a loopback address
+        "endpoint-reconciler-type": "lease" if cluster.has_node else "none",  # none for a loopback address
         "profiling": "false",
+        "audit-policy-file": _write_audit_policy(cluster),
+        "audit-log-path": cluster.log("audit"),
+        "audit-log-maxsize": AUDIT_LOG_MB,
+        "audit-log-maxbackup": 1,
     }
     return Component.of(cluster, "kube-apiserver", flags, "--allow-privileged=true")
+
+
+def _write_audit_policy(cluster: Cluster) -> Path:
+    """Write what the audit log holds, and return the file: who has written what and when, never contents."""
+    path = cluster.config("audit-policy.yaml")
+    path.write_text(AUDIT_POLICY)
+    return path
 
 
 def controller_manager(cluster: Cluster) -> Component:

@@ -9,17 +9,11 @@ from pathlib import Path
 from e2e.cluster import control_plane, node, state
 from e2e.cluster.addons import render_addons
 from e2e.cluster.builds import build, require_free_space
+from e2e.cluster.control_groups import make_control_groups, remove_control_groups
 from e2e.cluster.debian import require_programs
 from e2e.cluster.images.pause import pause_image
 from e2e.cluster.locks import lock
-from e2e.cluster.namespaces import (
-    make_control_groups,
-    make_network,
-    remove_control_groups,
-    remove_network,
-    require_free,
-    start_node,
-)
+from e2e.cluster.namespaces import make_network, remove_network, require_free, start_node
 from e2e.cluster.ports import free_ports
 from e2e.cluster.processes import end_all, records
 from e2e.cluster.remains import remains
@@ -27,7 +21,7 @@ from e2e.cluster.state import Cluster, lock_file
 from e2e.cluster.steps import StepFailed, say
 from e2e.cluster.unpacked import unpacked_program
 
-LOCK_SECONDS = 1800.0  # another run may be building
+LOCK_SECONDS = 600.0  # more than all limits of an `up` together
 FREE_BYTES = 2 << 30  # images and volumes
 
 

@@ -69,15 +69,13 @@ def inside(cluster: Cluster) -> tuple[str, ...]:
 def spawn(cluster: Cluster, name: str, command: tuple[str, ...]) -> None:
     """Start and record a program where we are ourselves."""
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    own = str(cluster.directory)
+    environment = {"PATH": SEARCH_PATH, "HOME": own, MARK: own}  # and nothing of the user's
     try:
         pid = os.posix_spawnp(
             command[0],
             command,
-            {
-                "PATH": SEARCH_PATH,
-                "HOME": str(cluster.directory),
-                MARK: str(cluster.directory),
-            },  # and nothing of the user's
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(cluster.log(name)), append, 0o600),

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from e2e.cluster.namespaces import hierarchies
+from e2e.cluster.control_groups import hierarchies
 from e2e.cluster.processes import describe, living
 from e2e.cluster.state import machine_name
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import yaml
 
 from e2e.cluster.addons import render_addons, render_service
+from e2e.cluster.control_groups import hierarchies, missing_controllers
 from e2e.cluster.control_plane import api_server, controller_manager, without_proxies
 from e2e.cluster.kubeconfigs import render_kubeconfig
 from e2e.cluster.lifecycle import new_cluster
-from e2e.cluster.namespaces import hierarchies, missing_controllers
 from e2e.cluster.ports import free_ports
 from e2e.cluster.remains import remaining_mounts
 from e2e.cluster.state import Ports
