@@ -171,6 +171,8 @@ def _held_back_by_fleet(seen: Observed, corpus: Corpus, fresh: PodRevision) -> W
     live = seen.children.get(ChildKind.DEPLOYMENT)
     if live is None or live["spec"].get("replicas") == 0 or corpus.spec.suspended or not fresh.change:
         return None
+    if not seen.is_serving and seen.resource.generation != seen.resource.status.observed_generation:
+        return None  # an edit of a corpus that is down anyway may be its repair
     name = f"{corpus.namespace}/{corpus.name}"
     why = try_hold_back(name, seen.fleet, corpus.settings.max_concurrent_rollouts)
     if why is None:

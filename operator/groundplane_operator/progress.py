@@ -37,7 +37,6 @@ _REASONS: Final[Mapping[str, Reason]] = {
     "no_snapshot": Reason.CORPUS_DAMAGED,
     "foreign_owner": Reason.CORPUS_DAMAGED,
     "unsupported_format": Reason.CORPUS_DAMAGED,
-    _SUPERSEDED: Reason.SHARD_SUPERSEDED,
 }
 
 
@@ -65,13 +64,11 @@ def plan_progress(seen: Observed, corpus: Corpus, children: Children) -> Step | 
     """Return what the corpus waits for, None if it is as the spec asks."""
     if corpus.spec.suspended:
         return _wait_for_the_end(seen)
-    return (
-        children.held_back
-        or missing_for_pods(seen, corpus)
-        or _wait_for_pods(seen)
-        or _wait_for_volume(seen, corpus)
-        or _wait_for_answer(seen)
-    )
+    found = (children.held_back, missing_for_pods(seen, corpus), _wait_for_pods(seen))
+    waits = [wait for wait in found if wait is not None]
+    if waits:  # a fault before what only takes its time: nobody would see it behind a roll-out that waits for others
+        return next((wait for wait in waits if wait.is_degraded), waits[0])
+    return _wait_for_volume(seen, corpus) or _wait_for_answer(seen)
 
 
 def _wait_for_the_end(seen: Observed) -> Wait | None:
@@ -81,7 +78,9 @@ def _wait_for_the_end(seen: Observed) -> Wait | None:
 
 
 def _wait_for_pods(seen: Observed) -> Wait | None:
-    deployment = seen.children[ChildKind.DEPLOYMENT]
+    deployment = seen.children.get(ChildKind.DEPLOYMENT)
+    if deployment is None:
+        return None
     state = rollout_of(deployment)
     failed = next((pod.restore_trouble for pod in seen.pods if pod.restore_trouble is not None), None)
     if failed is not None:
@@ -103,7 +102,9 @@ def _wait_for_pods(seen: Observed) -> Wait | None:
 def _fault_of_pods(seen: Observed) -> Wait | None:
     """Return what keeps a pod from its work, where somebody can do something about it."""
     for pod in seen.pods:
-        if pod.is_ending or pod.is_ready:
+        if (
+            pod.is_ending or pod.is_ready or _code(pod) == _SUPERSEDED
+        ):  # at the end of every hand-over one is superseded
             continue
         if pod.trouble is not None:
             return _degraded(Reason.POD_NOT_STARTING, f"pod {pod.name}: {pod.trouble}")

@@ -427,6 +427,43 @@ def test_a_corpus_without_pods_waits_for_nobody(before, after):
     assert step.manifests[0]["spec"]["template"]["spec"]["containers"][0]["resources"] == LIMITED["resources"]
 
 
+@pytest.mark.parametrize(
+    ("pods", "finished_generation", "passes"),
+    [
+        pytest.param((NOT_READY,), 1, True, id="edited-while-down"),
+        pytest.param((NOT_READY,), 2, False, id="not-edited"),
+        pytest.param((READY,), 1, False, id="edited-while-serving"),
+    ],
+)
+def test_the_repair_of_a_corpus_that_is_down_waits_for_nobody(pods, finished_generation, passes):
+    """There is nothing to lose; a new image for all is no repair of one."""
+    seen = edited(LIMITED, fleet=Fleet(failed=frozenset({"agents/globex"})), pods=pods)
+    status = msgspec.structs.replace(seen.resource.status, observed_generation=finished_generation)
+    resource = msgspec.structs.replace(seen.resource, status=status)
+
+    assert isinstance(next_step(msgspec.structs.replace(seen, resource=resource), NOW), Apply) is passes
+
+
+def test_a_fault_is_said_before_a_roll_out_that_waits():
+    """The corpus is down, and its owner would read that all is well and others are to blame."""
+    seen = edited(LIMITED, fleet=Fleet(failed=frozenset({"agents/globex"})), pods=(pod("restoring after log_gap"),))
+    status = msgspec.structs.replace(seen.resource.status, observed_generation=2)
+    resource = msgspec.structs.replace(seen.resource, status=status)
+    step = next_step(msgspec.structs.replace(seen, resource=resource), NOW)
+
+    assert isinstance(step, Wait)
+    assert step.reason == Reason.CORPUS_DAMAGED
+
+
+def test_the_old_pod_of_a_hand_over_is_no_fault():
+    """It is superseded for a moment at the end of every roll-out, and alerts hang on Degraded."""
+    state = {"revision": 2, "replicas": 2, "reason": "ReplicaSetUpdated"}
+    step = next_step(with_pods(pod("superseded"), pod("taking_over", name="corpus-acme-3"), state=state), NOW)
+
+    assert isinstance(step, Wait)
+    assert (step.reason, step.is_degraded) == (Reason.ROLLING_OUT, False)
+
+
 def test_a_roll_out_into_a_missing_secret_is_held_back():
     """The old pod serves; the new one could not start."""
     changed = {"objectStore": {**BUCKET, "credentialsSecret": {"name": "new"}}}
