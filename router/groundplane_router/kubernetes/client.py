@@ -11,6 +11,7 @@ Nothing is repeated here; who calls knows whether that makes sense. Tokens enter
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final, Self, TypeVar
 
 import aiohttp
@@ -128,7 +129,7 @@ class ApiServer:
         timeout: aiohttp.ClientTimeout,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
-    ) -> "aiohttp.client._RequestContextManager":
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         if self._session is None:
             raise Unavailable("the router is not started yet", detail="starting")
         headers = {"Authorization": self._credentials.authorization()}

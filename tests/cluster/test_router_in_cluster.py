@@ -1,9 +1,9 @@
-"""A router over a real API server that hangs, dies and comes back: who is known is served, nobody is refused by mistake."""
+"""A router over a real API server, also one that hangs, dies and comes back: who is known is served, nobody refused by mistake."""
 
 import os
 import signal
 import uuid
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,16 +60,21 @@ class Operator:
 @pytest.fixture
 async def scene(own_cluster, admin, tmp_path):
     """A running router, its accounts and its operator, in a namespace of their own."""
+    async with running_scene(own_cluster, admin, tmp_path, cluster_rules=[REVIEW_TOKENS]) as running:
+        yield running
+
+
+@asynccontextmanager
+async def running_scene(cluster, admin, directory, *, cluster_rules=(), **settings):
     namespace = f"outage-{uuid.uuid4().hex[:12]}"
     admin.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    accounts = ServiceAccounts(admin, own_cluster, namespace)
-    accounts.create("router", rules=[READ_CORPORA], cluster_rules=[REVIEW_TOKENS])
+    accounts = ServiceAccounts(admin, cluster, namespace)
+    accounts.create("router", rules=[READ_CORPORA], cluster_rules=cluster_rules)
     for name in ("acme-agent", "globex-agent", "stranger"):
         accounts.create(name)
-    access = accounts.mount("router", tmp_path / "mounted")
-    directory = tmp_path / "router"
-    directory.mkdir()
-    running = ClusterRouter(directory, access, namespaces=namespace)
+    home = directory / "router"
+    home.mkdir()
+    running = ClusterRouter(home, accounts.mount("router", directory / "mounted"), namespaces=namespace, **settings)
     operator = Operator(admin, namespace, running)
     operator.accept_all()
     async with running:
@@ -151,3 +156,12 @@ async def test_each_account_is_answered_from_its_own_corpus(scene):
 
     assert (answer.status_code, stranger.status_code) == (200, 403)
     assert {name for name, shard in running.shards.items() if "/search" in shard.paths()} == {"globex", "platform"}
+
+
+async def test_rights_in_one_namespace_are_enough_with_published_keys(own_cluster, admin, tmp_path):
+    """An installation that may have no cluster-wide right at all, not even to review tokens."""
+    async with running_scene(own_cluster, admin, tmp_path, identity="jwks") as (running, accounts, _):
+        answers = [await running.ask(accounts.token(name)) for name in ("acme-agent", "stranger")]
+        foreign = await running.ask(accounts.token("acme-agent", "other"))
+
+    assert [answer.status_code for answer in (*answers, foreign)] == [200, 403, 401]
