@@ -46,7 +46,7 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """What the binaries depend on, as 16 hexadecimal digits."""
         digest = hashlib.sha256(" ".join((*RECIPE, self.linker_flags)).encode())
-        for path in sorted(self.directory.iterdir()):
+        for path in sorted([*self.directory.glob("go.*"), *self.directory.glob("*.go")]):
             digest.update(path.read_bytes())
         return digest.hexdigest()[:16]
 

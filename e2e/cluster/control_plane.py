@@ -3,19 +3,20 @@
 import datetime as dt
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from e2e.cluster.certificates import Authority, Identity
 from e2e.cluster.kubeconfigs import write_kubeconfigs
 from e2e.cluster.processes import Component, log_end, require_alive, start
-from e2e.cluster.state import API_SERVICE_ADDRESS, NODE_ADDRESS, POD_NETWORK, SERVICE_NETWORK, Cluster
+from e2e.cluster.state import API_SERVICE_ADDRESS, NODE_ADDRESS, POD_NETWORK, SERVICE_NETWORK, Cluster, replace_file
 from e2e.cluster.steps import Command, run, say, succeeds, wait_until
 
 NODE = "node1"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 READY_SECONDS = 90.0
 AUDIT_LOG_MB = 100
-AUDIT_POLICY = """apiVersion: audit.k8s.io/v1
+# The audit log tells who has written what and when, never contents: tests of the operator read it.
+AUDIT_POLICY = """\
+apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
@@ -48,8 +49,9 @@ IDENTITIES = (
 )
 
 
-def write_identities(cluster: Cluster) -> None:
-    """Make keys, certificates and kubeconfigs for everyone in the cluster."""
+def write_configuration(cluster: Cluster) -> None:
+    """Write the audit policy, and keys, certificates and kubeconfigs for everyone in the cluster."""
+    replace_file(cluster.config("audit-policy.yaml"), AUDIT_POLICY.encode())
     authority = Authority(cluster.directory / "pki", dt.datetime.now(dt.UTC))
     authority.key_pair("service-accounts")
     for identity in IDENTITIES:
@@ -146,19 +148,12 @@ def api_server(cluster: Cluster) -> Component:
         "kubelet-preferred-address-types": "InternalIP",  # nothing resolves the node's name
         "endpoint-reconciler-type": "lease" if cluster.has_node else "none",  # none for a loopback address
         "profiling": "false",
-        "audit-policy-file": _write_audit_policy(cluster),
+        "audit-policy-file": cluster.config("audit-policy.yaml"),
         "audit-log-path": cluster.log("audit"),
         "audit-log-maxsize": AUDIT_LOG_MB,
         "audit-log-maxbackup": 1,
     }
     return Component.of(cluster, "kube-apiserver", flags, "--allow-privileged=true")
-
-
-def _write_audit_policy(cluster: Cluster) -> Path:
-    """Write what the audit log holds, and return the file: who has written what and when, never contents."""
-    path = cluster.config("audit-policy.yaml")
-    path.write_text(AUDIT_POLICY)
-    return path
 
 
 def controller_manager(cluster: Cluster) -> Component:

@@ -97,7 +97,7 @@ def _make(cluster: Cluster) -> Cluster:
     if cluster.has_node:
         require_free(cluster)  # before our record exists: `down` removes what the record names
     state.write(cluster)
-    control_plane.write_identities(cluster)
+    control_plane.write_configuration(cluster)
     if cluster.has_node:
         _make_node(cluster)
     else:
