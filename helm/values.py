@@ -292,4 +292,4 @@ class Values(_Part, frozen=True, kw_only=True):
     router: Router = Router()
     test: Test = Test()
     common_labels: Annotated[dict[str, str], value("labels of every object of the chart")] = {}
-    extra_objects: Annotated[list[Open], value("more objects, as YAML or as text that is a template")] = []
+    extra_objects: Annotated[list[Open | str], value("more objects, as YAML or as text that is a template")] = []

@@ -6,9 +6,16 @@ from contextlib import suppress
 import pytest
 
 from e2e.cluster.steps import StepFailed
-from tests.support import control_plane, seaweedfs
+from tests.support import control_plane, helm, seaweedfs
 
-BUILT = {"s3_server": seaweedfs, "control_plane": control_plane}  # fixture -> what builds its programs
+BUILT = {"s3_server": seaweedfs, "control_plane": control_plane, "chart": helm}  # fixture -> what builds its programs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `pytest tests/operator/test_render.py --write-golden` rewrite the golden manifests; the chart's tests too."""
+    parser.addoption(
+        "--write-golden", action="store_true", help="rewrite the golden files of these tests from the code"
+    )
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -38,3 +45,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         figures = [value for name, value in report.user_properties if name == "figures"]
         if figures:
             terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {'; '.join(map(str, figures))}")
+
+
+@pytest.fixture(scope="session")
+def chart() -> helm.Helm:
+    """Give Helm with our chart."""
+    return helm.Helm(helm.build())
