@@ -3,11 +3,13 @@
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from e2e.cluster import node_config
 from e2e.cluster.control_plane import NODE, kubectl, without_proxies
+from e2e.cluster.images.partial import write_part
 from e2e.cluster.namespaces import BRIDGE
 from e2e.cluster.processes import Component, inside, log_end, require_alive, spawn, start
 from e2e.cluster.state import NODE_ADDRESS, SERVICE_NETWORK, Cluster, replace_file
@@ -29,6 +31,7 @@ S3_ACCESS_KEY = "groundplane"  # nobody outside the node reaches the server
 S3_SECRET_KEY = "groundplane-secret"
 ROOT = Path(__file__).parents[2]
 IMAGES = ("--namespace=k8s.io", "images")  # where the kubelet looks for them
+CONTENT = ("--namespace=k8s.io", "content")
 READY_SECONDS = 120.0
 # What answers as soon as a component works; asked on the node.
 PROBES = {
@@ -149,8 +152,12 @@ def import_images(cluster: Cluster, archives: Sequence[Path]) -> None:
     for archive in archives:
         if not archive.is_file():
             raise StepFailed(f"image archive {archive}: expected a file, as `docker save` writes it")
-        what = f"load {archive.name}, {archive.stat().st_size >> 20} MiB"
-        run(ctr(cluster, *IMAGES, "import", str(archive.resolve()), what=what))
+        known = set(run(ctr(cluster, *CONTENT, "list", "--quiet")).split())
+        with tempfile.TemporaryDirectory(dir=cluster.data("containerd")) as directory:
+            part = Path(directory, "part.tar")
+            source = part if write_part(archive, part, known=known) else archive.resolve()
+            what = f"load {archive.name}, {source.stat().st_size >> 20} MiB"
+            run(ctr(cluster, *IMAGES, "import", str(source), what=what))
 
 
 def image_references(cluster: Cluster) -> set[str]:

@@ -98,8 +98,8 @@ def write_archive(archive: ImageArchive, layer: Path, *, command: str, made_by: 
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"
     manifest = [{"Config": config_name, "RepoTags": [archive.reference], "Layers": [f"{layer_id}.tar"]}]
     with tarfile.open(archive.path, "w") as tar:
-        _add(tar, "manifest.json", _json(manifest))
-        _add(tar, config_name, config)
+        add_file(tar, "manifest.json", _json(manifest))
+        add_file(tar, config_name, config)
         tar.add(layer, f"{layer_id}.tar")
 
 
@@ -123,7 +123,8 @@ def _json(value: Mapping[str, Any] | list[Any]) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
-def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+def add_file(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    """Add a file with this content to an archive, without anything of this machine."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     tar.addfile(member, io.BytesIO(content))
