@@ -1,4 +1,4 @@
-"""Indexing documents: check all → chunk all → embed all → write, in that order, so that a bad batch changes nothing.
+"""Indexing documents: check all → chunk all → embed what is new → write, in that order, so that a bad batch changes nothing.
 
 A batch becomes shard writes of at most 1,000 chunks, in order; the position of the answer is that of the last and holds all of
 them. Every step is idempotent: a caller whose batch failed half-way repeats it as it is, and what was written is `unchanged`.
@@ -11,7 +11,7 @@ import msgspec
 
 from groundplane.errors import InvalidInput, Unavailable
 from groundplane.process.logs import Log
-from groundplane.wire.internal import OperationResult, WriteRequest, WriteResult
+from groundplane.wire.internal import KnownRequest, OperationResult, WriteRequest, WriteResult
 from groundplane.wire.names import Reason, format_position
 from groundplane.wire.public import DocumentInput, DocumentResult, IndexAnswer, Outcome, check_identifier
 from groundplane_router.deadline import Deadline
@@ -51,17 +51,30 @@ class Indexer:
         check_documents(documents)
         prepared = await asyncio.to_thread(self._cut_all, documents)
         embedding_id = await self._embedding_id(grants, documents, deadline)
-        await self._embed_all(prepared, documents, deadline)
-        written: dict[str, OperationResult] = {}
-        position_of = 0
-        for group in group_for_writes([one for one in prepared if one.skipped is None]):
+        position_of, done = await self._known(grants, prepared, embedding_id, deadline)
+        new = [one for one in prepared if one.document.id not in done]
+        await self._embed_all(new, documents, deadline)
+        for group in group_for_writes([one for one in new if one.skipped is None]):
             answer = await self._write(grants, group, embedding_id, deadline)
             position_of = answer.sequence
-            written.update((one.document.id, result) for one, result in zip(group, answer.results, strict=True))
-        if not written:
-            position_of = (await self._shards.status(grants.own, deadline)).sequence
-        results = [self._result(one, written.get(one.document.id)) for one in prepared]
+            done.update((one.document.id, result) for one, result in zip(group, answer.results, strict=True))
+        results = [self._result(one, done.get(one.document.id)) for one in prepared]
         return IndexAnswer(position=format_position(grants.own.incarnation, position_of), results=results)
+
+    async def _known(
+        self, grants: Grants, prepared: Sequence[Prepared], embedding_id: str, deadline: Deadline
+    ) -> tuple[int, dict[str, OperationResult]]:
+        """Return the shard's sequence, and the results of what it holds already: that need not be embedded."""
+        asked = [one for one in prepared if one.skipped is None]
+        digests = [(one.document.id, one.digest(self._analyser_id, embedding_id)) for one in asked]
+        request = KnownRequest(incarnation=grants.own.incarnation, documents=tuple(digests))
+        answer = await self._shards.known(grants.own, request, deadline)
+        known = {
+            one.document.id: OperationResult(changed=False, chunks=chunks)
+            for one, chunks in zip(asked, answer.chunks, strict=True)
+            if chunks is not None
+        }
+        return answer.sequence, known
 
     def _cut_all(self, documents: Sequence[DocumentInput]) -> list[Prepared]:
         return [

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from groundplane.errors import InvalidInput, Unavailable
+from groundplane.wire.content import Content
 from groundplane.wire.internal import MAX_WRITE_BYTES, MAX_WRITE_CHUNKS, ChunkInput, ReplaceDocument
 from groundplane.wire.names import Reason
 from groundplane_router.chunking import Chunk, ChunkLimits, chunk
@@ -49,6 +50,19 @@ class Prepared(msgspec.Struct, kw_only=True):
     def size_bytes(self) -> int:
         """Return about how much it adds to a write."""
         return 4 * len(self.document.text) + sum(vector.nbytes + 256 for vector in self.vectors)
+
+    def digest(self, analyser_id: str, embedding_id: str) -> bytes:
+        """Return the digest of what would be stored of it."""
+        document = self.document
+        return Content(
+            text=document.text,
+            title=document.title,
+            uri=document.uri,
+            metadata=document.metadata,
+            chunker=CHUNKER_ID,
+            analyser_id=analyser_id,
+            embedding_id=embedding_id,
+        ).digest()
 
     def operation(self) -> ReplaceDocument:
         """Return what a shard is asked for."""

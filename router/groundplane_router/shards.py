@@ -19,6 +19,8 @@ from groundplane.tokens import Right
 from groundplane.wire.directory import CorpusEntry
 from groundplane.wire.internal import (
     DocumentPage,
+    KnownAnswer,
+    KnownRequest,
     PendingPage,
     SearchAnswer,
     SearchRequest,
@@ -85,7 +87,15 @@ UNWELL_CODES: Final = frozenset({"capability_denied", "not_ready", "superseded",
 """Codes of a shard that serves nobody; with the others it is up, and only this request cannot be served."""
 
 AnswerT = TypeVar(
-    "AnswerT", SearchAnswer, WriteResult, DocumentPage, PendingPage, StoredDocument, StoredMemo, ShardStatus
+    "AnswerT",
+    SearchAnswer,
+    WriteResult,
+    DocumentPage,
+    KnownAnswer,
+    PendingPage,
+    StoredDocument,
+    StoredMemo,
+    ShardStatus,
 )
 
 
@@ -144,6 +154,14 @@ class Shards:
         """Return one document, its row null where there is none. Raises Unavailable."""
         call = _Call(method="GET", path="/document", right="read", query={"id": doc_id})
         return await self._read(corpus, call, StoredDocument, deadline)
+
+    async def known(self, corpus: CorpusEntry, request: KnownRequest, deadline: Deadline) -> KnownAnswer:
+        """Return which documents are stored just so. Raises Unavailable."""
+        call = _Call(method="POST", path="/known", right="read", body=msgspec.msgpack.encode(request))
+        answer = await self._read(corpus, call, KnownAnswer, deadline)
+        if len(answer.chunks) != len(request.documents):
+            raise _bad_answer(corpus, call, BAD_ANSWER)
+        return answer
 
     async def pending(self, corpus: CorpusEntry, after: str, chunker: str, deadline: Deadline) -> PendingPage:
         """Return documents with an id above `after` that are still to be re-embedded. Raises Unavailable."""

@@ -6,6 +6,7 @@
 | POST /write | write | WriteRequest → WriteResult |
 | GET /documents?after=&limit= | read | DocumentPage |
 | GET /document?id= | read | StoredDocument |
+| POST /known | read | KnownRequest → KnownAnswer |
 | GET /pending?after=&chunker= | read | PendingPage |
 | GET /memo?name=&fingerprint= | read | StoredMemo |
 | GET /status | read or operate | ShardStatus |
@@ -28,13 +29,14 @@ from groundplane.process.bodies import Bodies
 from groundplane.process.http import BugBarrier, PatternRoute, decode_msgpack
 from groundplane.process.metrics import MetricsEndpoint
 from groundplane.tokens import Right
-from groundplane.wire.internal import MAX_WRITE_BYTES, SearchRequest, WriteRequest
+from groundplane.wire.internal import MAX_WRITE_BYTES, KnownRequest, SearchRequest, WriteRequest
 from groundplane_shard.access import Access
 from groundplane_shard.metrics import OUTCOMES, ShardMetrics
 from groundplane_shard.problems import MSGPACK, ShardProblemHandler, msgpack_response
 from groundplane_shard.service import Shard
 
 MAX_SEARCH_BYTES = 256 * 1024
+MAX_KNOWN_BYTES = 2 * 1024 * 1024  # 500 ids of 512 characters, and a digest each
 MAX_PAGE = 1_000
 
 Handler = Callable[[Request], Awaitable[object]]
@@ -71,6 +73,7 @@ class ShardApi:
             self._route("/write", "write", self._write, "POST", "write"),
             self._route("/documents", "documents", self._documents, "GET", "read"),
             self._route("/document", "document", self._document, "GET", "read"),
+            self._route("/known", "known", self._known, "POST", "read"),
             self._route("/pending", "pending", self._pending, "GET", "read"),
             self._route("/memo", "memo", self._memo, "GET", "read"),
             self._route("/snapshot", "snapshot", self._snapshot, "POST", "operate"),
@@ -115,6 +118,9 @@ class ShardApi:
 
     async def _document(self, request: Request) -> object:
         return await self._shard.document(_required(request, "id"))
+
+    async def _known(self, request: Request) -> object:
+        return await self._shard.known(await self._body(request, KnownRequest, MAX_KNOWN_BYTES))
 
     async def _pending(self, request: Request) -> object:
         return await self._shard.pending(request.query_params.get("after", ""), _required(request, "chunker"))

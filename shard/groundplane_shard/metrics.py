@@ -8,7 +8,7 @@ from groundplane.process.metrics import LATENCY_BUCKETS_SECONDS, present_from_st
 
 Outcome = Literal["ok", "refused", "unavailable"]
 OUTCOMES: tuple[Outcome, ...] = ("ok", "refused", "unavailable")
-ROUTES = ("search", "write", "documents", "document", "pending", "memo", "snapshot", "status")
+ROUTES = ("search", "write", "documents", "document", "known", "pending", "memo", "snapshot", "status")
 
 
 class ShardMetrics:

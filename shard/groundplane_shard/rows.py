@@ -5,7 +5,6 @@ and at every replay. The terms of a chunk are those of its title, its heading an
 question can find a chunk by the title of its document; the chunk's `text` is a plain slice of the document's text.
 """
 
-import hashlib
 from collections.abc import Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput
+from groundplane.wire.content import Content
 from groundplane.wire.internal import (
     ChunkInput,
     DeleteDocument,
@@ -122,33 +122,25 @@ def prepare(document: ReplaceDocument, analyser: Analyser, dimension: int, embed
         _prepare_chunk(document.text, chunk, title_terms, analyser, f"chunks[{ordinal}]")
         for ordinal, chunk in enumerate(document.chunks)
     )
+    content = Content(
+        text=document.text,
+        title=document.title,
+        uri=document.uri,
+        metadata=metadata,
+        chunker=document.chunker,
+        analyser_id=analyser.id,
+        embedding_id=embedding_id,
+    )
     return StoredDocument(
         doc_id=document.doc_id,
         title=document.title,
         uri=document.uri,
         metadata=metadata,
-        content_hash=content_hash(document, metadata, analyser.id, embedding_id),
+        content_hash=content.digest(),
         chunker=document.chunker,
         chunks=chunks,
         vectors=vectors,
     )
-
-
-def content_hash(document: ReplaceDocument, metadata: bytes, analyser_id: str, embedding_id: str) -> bytes:
-    """Return 32 bytes that differ wherever storing `document` again would change what is stored.
-
-    It covers text, title, uri, `metadata` (canonical), chunker, analyser and embedding id: the vectors follow from them.
-    """
-    parts = (
-        analyser_id,
-        embedding_id,
-        document.chunker,
-        document.title,
-        document.uri,
-        metadata,
-        document.text,
-    )
-    return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()
 
 
 def unit_vectors(vectors: Sequence[bytes], dimension: int, field: str = "chunks[{}].vector") -> Matrix:

@@ -26,6 +26,8 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import MAX_FIELD_CHARACTERS, Log, describe_traceback
 from groundplane.wire.internal import (
     DocumentPage,
+    KnownAnswer,
+    KnownRequest,
     PendingPage,
     SearchAnswer,
     SearchRequest,
@@ -123,6 +125,10 @@ class Shard:
     async def document(self, doc_id: str) -> StoredDocument:
         """Return one document, put together again from its chunks."""
         return await self._ready().document(doc_id)
+
+    async def known(self, request: KnownRequest) -> KnownAnswer:
+        """Return which documents are stored just so. Raises Unavailable."""
+        return await self._ready(request.incarnation).known(request)
 
     async def pending(self, after: str, chunker: str) -> PendingPage:
         """Return documents that are still to be re-embedded, by id."""

@@ -17,6 +17,8 @@ from groundplane.process.clock import Clock
 from groundplane.process.logs import Log
 from groundplane.wire.internal import (
     DocumentPage,
+    KnownAnswer,
+    KnownRequest,
     PendingPage,
     ReplaceDocument,
     SearchAnswer,
@@ -222,6 +224,21 @@ class Serving:
             text=found.text,
             metadata=found.metadata,
         )
+
+    async def known(self, request: KnownRequest) -> KnownAnswer:
+        """Return which documents are stored just so; writing them again would be acknowledged as `unchanged`."""
+        found = [self.corpus.entry(doc_id) for doc_id, _ in request.documents]
+        sequence = self.corpus.view().sequence
+        chunks = tuple(
+            entry.chunks if entry is not None and entry.content_hash == digest else None
+            for entry, (_, digest) in zip(found, request.documents, strict=True)
+        )
+        if any(count is not None for count in chunks):
+            await self._in_time(self._confirm())  # who took over may have deleted them
+        return KnownAnswer(incarnation=self._incarnation, epoch=self._writer.epoch, sequence=sequence, chunks=chunks)
+
+    async def _confirm(self) -> None:
+        await self._journal.confirm()
 
     async def pending(self, after: str, chunker: str) -> PendingPage:
         """Return documents that the re-embedding under way has still to make, or to make again with `chunker`."""

@@ -14,6 +14,7 @@ from groundplane.errors import Denied
 from groundplane.process.clock import Clock
 from groundplane.tokens import RIGHTS_OF_ROLE, VerifyingKeys, capability_audience
 from groundplane.wire import internal
+from groundplane.wire.content import Content
 from groundplane.wire.directory import CorpusEntry, Grant
 from groundplane.wire.names import CorpusKey, Incarnation, TenantId
 
@@ -61,6 +62,7 @@ class FakeShard:
         self.seen: list[tuple[str, str, object]] = []
         self.state = "ready"
         self._keys, self._clock = keys, clock
+        self._path = ""
         self._runner: web.AppRunner | None = None
         self._port: int | None = None
 
@@ -100,6 +102,7 @@ class FakeShard:
             if self.fault not in {None, "foreign"} and (self.faulty_paths is None or path in self.faulty_paths):
                 self.seen.append((request.method, path, None))
                 return await self._misbehave(request)
+            self._path = path  # nobody else gets a turn before the answer is made
             answer = self._answer(request, path, body)
         except Denied:
             return _problem(ShardFault(401, "capability_denied", "denied"))
@@ -135,6 +138,12 @@ class FakeShard:
                 search = msgspec.msgpack.decode(body, type=internal.SearchRequest)
                 self.seen.append((request.method, path, search))
                 return self.tamper(self._search(search))
+            if path == "/known":
+                known = msgspec.msgpack.decode(body, type=internal.KnownRequest)
+                self.seen.append((request.method, path, known))
+                return internal.KnownAnswer(
+                    **self._version(), chunks=tuple(self._known(*document) for document in known.documents)
+                )
             write = msgspec.msgpack.decode(body, type=internal.WriteRequest)
             self.seen.append((request.method, path, write))
             return self._write(write)
@@ -150,7 +159,8 @@ class FakeShard:
         return self._status()
 
     def _version(self) -> dict[str, Any]:
-        incarnation = FOREIGN if self.fault == "foreign" else self.incarnation
+        is_foreign = self.fault == "foreign" and (self.faulty_paths is None or self._path in self.faulty_paths)
+        incarnation = FOREIGN if is_foreign else self.incarnation
         return {"incarnation": incarnation, "epoch": self.epoch, "sequence": self.sequence}
 
     def _search(self, request: internal.SearchRequest) -> internal.SearchAnswer:
@@ -238,6 +248,16 @@ class FakeShard:
                 )
             case internal.TakeReindexStep():
                 raise AssertionError("a step goes alone")
+
+    def _known(self, doc_id: str, digest: bytes) -> int | None:
+        document, _ = self.documents.get(doc_id, (None, 0))
+        if document is None or self.embedding is None:
+            return None
+        content = Content(
+            text=document.text, title=document.title, uri=document.uri, metadata=document.metadata,
+            chunker=document.chunker, analyser_id=self.analyser.id, embedding_id=self.embedding.id,
+        )  # fmt: skip
+        return len(document.chunks) if content.digest() == digest else None
 
     def _take_step(self, step: str, request: internal.WriteRequest) -> internal.WriteResult:
         if step == "begin":

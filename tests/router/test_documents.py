@@ -257,3 +257,17 @@ async def test_only_so_many_batches_are_indexed_at_once(installation):
 
     assert (answers[0].status_code, answers[0].json()["code"]) == (503, "overloaded")
     assert "retry-after" in answers[0].headers
+
+
+async def test_what_is_stored_just_so_is_not_embedded_again(installation):
+    """Indexing a folder once more must cost what changed, not what is there."""
+    await installation.index(a="pump pressure", b="invoice dates")
+    embedded, sequence = installation.embedder.calls, installation.shards["acme"].sequence
+    again = await installation.index(a="pump pressure", b="invoice dates")
+    unchanged_calls = installation.embedder.calls
+    mixed = await installation.index(a="pump pressure", b="invoice amounts")
+
+    assert [(each["outcome"], each["chunks"]) for each in again["results"]] == [("unchanged", 1), ("unchanged", 1)]
+    assert parse_position(again["position"])[1] == sequence
+    assert unchanged_calls == embedded
+    assert [each["outcome"] for each in mixed["results"]] == ["unchanged", "indexed"]

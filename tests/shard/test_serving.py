@@ -7,26 +7,30 @@ from typing import cast
 import msgspec
 import pytest
 
-from groundplane.errors import InvalidInput, Unavailable
+from groundplane.errors import InvalidInput, Superseded, Unavailable
+from groundplane.wire.internal import KnownRequest
 from groundplane_shard import preparing
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.committer import WriteLimits
 from groundplane_shard.corpus import Corpus
 from groundplane_shard.preparing import prepare_all
 from groundplane_shard.rows import prepare_operation
-from groundplane_shard.stores import MemoryStore
+from groundplane_shard.stores import MemoryStore, run
 from tests.fakes.virtual_clock import VirtualClock
 from tests.shard.corpus_model import ANALYSER, DIMENSION, replace, vector_bytes
 from tests.shard.shard_parts import (
+    INCARNATION,
     LAYOUT,
     delete,
     document,
     identity,
     kill_at_the_end,
+    local_state,
     make_shard,
     memo,
     outcome,
     parts,
+    replica,
     running,
     search_request,
     serving_of,
@@ -336,3 +340,27 @@ async def test_every_answer_carries_life_epoch_and_sequence(shard):
     assert {(each.incarnation, each.epoch, each.sequence) for each in answers} == {
         (LAYOUT.incarnation, done.epoch, done.sequence)
     }
+
+
+async def test_known_is_what_is_stored_just_so(shard):
+    """The router embeds nothing for it: another text, and a document that is not there, must be embedded."""
+    await shard.write(write_request(document("a"), document("b", "pump", "valve")))
+    entries = {doc_id: serving_of(shard).corpus.entry(doc_id) for doc_id in "ab"}
+    digests = [("a", entries["a"].content_hash), ("b", entries["b"].content_hash), ("a", b"other"), ("c", b"")]
+    answer = await shard.known(KnownRequest(incarnation=INCARNATION, documents=tuple(digests)))
+
+    assert answer.chunks == (1, 2, None, None)
+    assert answer.sequence == shard.status().sequence
+
+
+async def test_nothing_is_known_to_a_shard_that_was_superseded(shard):
+    """`unchanged` acknowledges: the writer of now may have deleted the document (I5)."""
+    await shard.write(write_request(document("a")))
+    entry = serving_of(shard).corpus.entry("a")
+    other = replica()
+    state = local_state(shard._store, shard._work_directory / "newer")
+    await run(other.open(), shard._store, state)
+    await run(other.take_over(), shard._store, state)
+    request = KnownRequest(incarnation=INCARNATION, documents=(("a", entry.content_hash),))
+
+    assert isinstance(await outcome(shard.known(request)), Superseded)

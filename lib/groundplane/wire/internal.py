@@ -211,6 +211,19 @@ class DocumentPage(_Versioned, frozen=True, kw_only=True):
     more: bool
 
 
+class KnownRequest(_Message, frozen=True, kw_only=True):
+    """`POST /known`: ids of documents, each with the digest of its content (`wire.content`)."""
+
+    incarnation: str
+    documents: Annotated[tuple[tuple[str, bytes], ...], msgspec.Meta(max_length=500)]
+
+
+class KnownAnswer(_Versioned, frozen=True, kw_only=True):
+    """Answer of `POST /known`: for each document the chunks it has if exactly this content is stored and durable, else null."""
+
+    chunks: tuple[int | None, ...]
+
+
 class StoredDocument(_Versioned, frozen=True, kw_only=True):
     """Answer of `GET /document`: the text put together again from its chunks; null where there is none."""
 
