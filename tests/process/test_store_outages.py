@@ -23,18 +23,20 @@ from tests.support.fault_proxy import AnswerStatus, Delay, FaultProxy, Reset, Ru
 from tests.support.load import Load, Pace
 from tests.support.processes import ShardProcess, running
 from tests.support.seaweedfs import S3Server
-from tests.support.writes import read_all, search_for
+from tests.support.writes import operation, read_all, search_for
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(400)]
 
 SEED = 20261201
 OUTAGE_SECONDS = 60.0
+LONGEST_OUTAGE_SECONDS = 600.0  # it is ended before
 ANSWER_SECONDS = 2.0
 READ_GAP_SECONDS = 2.0  # a reader asks five times a second; the rest is a busy machine
 OLD_SECONDS = OUTAGE_SECONDS - 10.0  # a call that was under way when the outage began may end well after that
 YOUNG_SECONDS = 10.0
 STOP_SECONDS = 20.0  # what `groundplane up` grants
 BACK_SECONDS = 60.0
+REFUSED_SECONDS = 10.0
 STARTS_AT_ONCE = 2
 MANY_WRITERS = 40  # what they write at once takes a slow store longer than anybody is kept waiting
 PACE = Pace(after_refusal_seconds=0.5, between_reads_seconds=0.2)
@@ -83,6 +85,15 @@ class SeenStopped(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     seconds: float
     anomalies: list[str]
+
+
+class SeenStarted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of a shard that was started while its store refused it, and after that was repaired."""
+
+    readiness: str
+    health: int
+    documents: int
+    is_same_process: bool
 
 
 class SeenInstallation(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +183,29 @@ class Outages:
                 exit_code=exit_code, seconds=seconds, anomalies=list(map(str, check(load.recorder.history)))
             )
 
+    def of_a_shard_that_is_started(self) -> SeenStarted:
+        """Start a shard whose credentials are refused, and accept them later."""
+        with ExitStack() as stack, httpx.Client(timeout=10.0) as client:
+            proxy, shard = self._start("started", stack)
+            shard.write(client, operation(1, 1))
+            shard.kill()
+            proxy.rules = RULES["403"]
+            with self._turns:
+                shard.start()
+                pid = shard.pid
+                _until(lambda: _readiness(shard, client), lambda said: "store_denied" in said)
+            time.sleep(REFUSED_SECONDS)
+            readiness = _readiness(shard, client)
+            health = client.get(f"{shard.url}/healthz").status_code
+            proxy.rules = ()
+            _until(lambda: _readiness(shard, client), lambda said: said == "ok")
+            return SeenStarted(
+                readiness=readiness,
+                health=health,
+                documents=shard.status(client).documents,
+                is_same_process=shard.pid == pid,
+            )
+
     def of_an_installation(self) -> SeenInstallation:
         """Let the bucket of a whole installation be cut off, and ask it by the command line."""
         data, docs = self._root / "installation", self._root / "docs"
@@ -185,11 +219,12 @@ class Outages:
                 up = stack.enter_context(running_up(data, *bucket, manifests=TWO, **keys(self._server)))
                 answer(data, "index", str(docs / "lunch.txt"), "--tenant", "acme")
             processes = up.children()
-            _take_away(proxy, PARTITION)
-            time.sleep(OUTAGE_SECONDS - 10.0)  # the rest is for the commands
+            proxy.partition(LONGEST_OUTAGE_SECONDS)
+            time.sleep(OUTAGE_SECONDS)  # the outage itself
             evidence = answer(data, "evidence", "When is lunch served?", "--tenant", "acme")
             status = answer(data, "status", "--tenant", "acme")
             index = groundplane(data, "index", str(docs / "tea.txt"), "--tenant", "acme")
+            proxy.partition(0.0)
             _until(lambda: groundplane(data, "index", str(docs), "--tenant", "acme")[0], lambda code: code == 0)
             return SeenInstallation(
                 evidence=evidence,
@@ -219,6 +254,14 @@ def _events(shard: ShardProcess) -> list[str]:
     return [msgspec.json.decode(line)["event"] for line in shard.log_path.read_text().splitlines()]
 
 
+def _readiness(shard: ShardProcess, client: httpx.Client) -> str:
+    """Return what the shard's probe says; nothing before it listens."""
+    try:
+        return client.get(f"{shard.url}/readyz").text.strip()
+    except httpx.TransportError:
+        return ""
+
+
 def _until(ask: Callable[[], Any], is_enough: Callable[[Any], bool]) -> Any:
     """Return the first answer that is enough, or the last one before time is up."""
     deadline = time.monotonic() + BACK_SECONDS
@@ -231,12 +274,13 @@ def _until(ask: Callable[[], Any], is_enough: Callable[[Any], bool]) -> Any:
 def outages(tmp_path_factory, s3_server) -> Iterator[dict[str, Future[Any]]]:
     """Everything that was seen, by the outage's name."""
     outages = Outages(tmp_path_factory.mktemp("outages"), s3_server)
-    with ThreadPoolExecutor(len(RULES) + 3) as threads:
+    with ThreadPoolExecutor(len(RULES) + 4) as threads:
         seen = {name: threads.submit(outages.of_a_shard, name) for name in RULES}
         yield {
             **seen,
             "idle": threads.submit(outages.of_an_idle_shard),
             "stopped": threads.submit(outages.of_a_shard_that_is_stopped),
+            "started": threads.submit(outages.of_a_shard_that_is_started),
             "installation": threads.submit(outages.of_an_installation),
         }
 
@@ -252,8 +296,10 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_invented(outages, name, rec
 
 @pytest.mark.parametrize("name", RULES)
 def test_writes_are_answered_in_time(outages, name):
-    """Callers must not hang; what they are told is not more than is known."""
-    assert outages[name].result().slowest_answer <= ANSWER_SECONDS
+    """Callers must not hang. What a read waited, which needs no store, is the machine's share of it."""
+    seen = outages[name].result()
+
+    assert seen.slowest_answer - max(0.0, seen.longest_gap - PACE.between_reads_seconds) <= ANSWER_SECONDS
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -303,6 +349,14 @@ def test_a_shard_that_is_stopped_during_an_outage_ends_in_time_and_loses_nothing
     assert seen.seconds <= STOP_SECONDS
 
 
+def test_a_shard_that_is_started_while_its_store_refuses_it_says_why_and_waits(outages):
+    """Credentials are mended by people: the process is up, names the refusal, wipes nothing, and goes on by itself."""
+    seen = outages["started"].result()
+
+    assert "store_denied" in seen.readiness
+    assert (seen.health, seen.documents, seen.is_same_process) == (200, 1, True)
+
+
 def test_an_installation_answers_with_sequence_and_age_during_an_outage(outages):
     """What the shard knows has to reach whoever asks."""
     seen = outages["installation"].result()
@@ -310,7 +364,7 @@ def test_an_installation_answers_with_sequence_and_age_during_an_outage(outages)
 
     assert seen.evidence["hits"][0]["doc_id"] == "lunch.txt"
     assert (own["ok"], own["sequence"]) == (True, 2)
-    assert own["age_seconds"] >= OLD_SECONDS - 10.0
+    assert own["age_seconds"] >= OLD_SECONDS
     assert seen.status["ready"]
     assert seen.status["age_seconds"] >= own["age_seconds"]
 
