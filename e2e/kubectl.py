@@ -11,7 +11,7 @@ import msgspec
 from e2e.cluster.api import Manifest
 from e2e.cluster.steps import Command, StepFailed, run
 
-POD_SECONDS = 60.0  # pods of the tests start in 3; a machine that builds beside them is slower
+POD_SECONDS = 120.0  # pods of the tests start in 3; a machine that builds beside them takes 20
 EXPLAINED_EVENTS = 8
 FORWARDED = re.compile(r"Forwarding from (127\.0\.0\.1:\d+)")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from e2e.cluster.environment import VARIABLE, Environment, bring_up, choose_kind, load_images, take_down
-from e2e.cluster.images.product import product_image
+from e2e.cluster.images.product import product_image, product_image_by_docker
 from e2e.cluster.steps import StepFailed, end_tidily_when_asked, say
 from e2e.cluster.toolchain import cache_directory
 
@@ -55,7 +55,8 @@ def with_image(there: Environment, environment: Mapping[str, str]) -> Environmen
             f"KUBECONFIG={there.kubeconfig}: push the product's image where that cluster finds it "
             "(`docker build .`), and name it in GROUNDPLANE_E2E_IMAGE"
         )
-    image = product_image(cache_directory(environment))
+    build = product_image_by_docker if there.kind == "kind" else product_image
+    image = build(cache_directory(environment))
     load_images(there, [image], environment)
     return msgspec.structs.replace(there, image=image.reference)
 

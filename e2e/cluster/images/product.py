@@ -6,16 +6,17 @@ for ever.
 """
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
 from e2e.cluster.debian import require_programs
 from e2e.cluster.images.archive import ImageArchive, cached_archive, image_directory
 from e2e.cluster.images.base import base_image
-from e2e.cluster.images.buildah import Buildah, storage_driver
+from e2e.cluster.images.buildah import BUILD_LIMIT_SECONDS, COPY_LIMIT_SECONDS, Buildah, storage_driver
 from e2e.cluster.images.context import RECIPE, context_digest, copy_context
 from e2e.cluster.images.machine import write_secrets
-from e2e.cluster.steps import StepFailed
+from e2e.cluster.steps import Command, StepFailed, run
 
 ROOT = Path(__file__).parents[3]
 NAME = "groundplane"
@@ -31,9 +32,7 @@ def product_image(cache: Path) -> ImageArchive:
     def make(archive: ImageArchive) -> None:
         require_programs({"buildah": "buildah", "setpriv": "util-linux"})
         scratch = archive.path.parent
-        context = copy_context(ROOT, scratch / "context")
-        if context_digest(context) != digest:
-            raise StepFailed(f"files of {ROOT} changed while they were copied: run this again")
+        context = _copied(scratch / "context", digest)
         storage = _storage(cache, base)
         usual_seconds = WARM_SECONDS if storage.exists() else COLD_SECONDS
         driver = storage_driver(Path("/proc/mounts").read_text(), storage)
@@ -44,6 +43,37 @@ def product_image(cache: Path) -> ImageArchive:
         buildah.export(archive)
 
     return cached_archive(cache, NAME, f"{base.reference} {digest}", make)
+
+
+def product_image_by_docker(cache: Path) -> ImageArchive:
+    """Return the same image on the Dockerfile's own base, built by docker, which needs no root. Raises StepFailed."""
+    digest = context_digest(ROOT)
+
+    def make(archive: ImageArchive) -> None:
+        scratch = archive.path.parent
+        context = _copied(scratch / "context", digest)
+        build = ("docker", "build", f"--tag={archive.reference}", *write_secrets(scratch), str(context))
+        save = ("docker", "save", f"--output={archive.path}", archive.reference)
+        what = f"build {archive.reference} with docker"
+        run(
+            Command(
+                arguments=build,
+                what=what,
+                usual_seconds=COLD_SECONDS,
+                limit_seconds=BUILD_LIMIT_SECONDS,
+                environment={**os.environ, "DOCKER_BUILDKIT": "1"},  # older dockers know no secrets without it
+            )
+        )
+        run(Command(arguments=save, what=f"write {archive.path.name}", limit_seconds=COPY_LIMIT_SECONDS))
+
+    return cached_archive(cache, NAME, f"docker {digest}", make)
+
+
+def _copied(target: Path, digest: str) -> Path:
+    context = copy_context(ROOT, target)
+    if context_digest(context) != digest:
+        raise StepFailed(f"files of {ROOT} changed while they were copied: run this again")
+    return context
 
 
 def _storage(cache: Path, base: ImageArchive) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,10 @@ def test_the_dockerfile_copies_nothing_that_is_not_in_the_context():
     copied = {name for sources in copies for name in sources.split()}
 
     assert copied == {*RECIPE, *CODE} - {"Dockerfile", ".dockerignore"}
+
+
+def test_the_dockerfile_has_the_version_of_the_project():
+    """The label would otherwise name an older version than the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert f"\nARG VERSION={project['version']}\n" in (ROOT / "Dockerfile").read_text()
