@@ -55,16 +55,18 @@ class Embeddings:
     def for_documents(self, request: WriteRequest) -> EmbeddingIdentity:
         """Return the identity under which the documents of `request` are stored.
 
-        Raises InvalidInput (`embedding_mismatch`), and Unavailable (`reindexing`) for new documents under the identity
+        Raises InvalidInput (`embedding_mismatch`; `reindex_conflict`: the re-embedding is over), and Unavailable (`reindexing`) for new documents under the identity
         that the corpus is only being given.
         """
         current, reindex = self.current, self.reindex
-        are_new = all(each.made_from is None for each in request.operations if isinstance(each, ReplaceDocument))
-        if current is not None and request.embedding_id == current.id and are_new:
+        remade = [each.made_from is not None for each in request.operations if isinstance(each, ReplaceDocument)]
+        if current is not None and request.embedding_id == current.id:
+            if any(remade):
+                raise _over(current.id)
             return current
         if reindex is None or request.embedding_id != reindex.embedding.id:
             raise _mismatch(request.embedding_id, current.id if current is not None else "none")
-        if are_new:
+        if not all(remade):
             raise Unavailable(
                 "this corpus is being re-embedded: documents are taken again when that is finished",
                 code="reindexing",
@@ -116,6 +118,11 @@ def _brought(request: WriteRequest) -> EmbeddingIdentity:
         message = "this embedding identity is not known to the corpus: repeat the write with `embedding` filled in"
         raise InvalidInput(message, code="embedding_unknown", field="embedding", status=409)
     return request.embedding
+
+
+def _over(embedding_id: str) -> InvalidInput:
+    message = f"document is re-embedded into {embedding_id}: expected a re-embedding under way, that one is finished"
+    return InvalidInput(message, code="reindex_conflict", field="operations", status=409)
 
 
 def _mismatch(embedding_id: str | None, expected: str) -> InvalidInput:

@@ -258,6 +258,32 @@ async def test_new_documents_of_the_coming_embedding_are_refused_until_it_is_the
         assert taken.results[0].changed
 
 
+async def test_a_request_cannot_bring_a_new_document_in_beside_a_re_embedded_one(open_shard):
+    """The target holds nothing that the current generation does not: else the counts would say too early that all is there."""
+    async with running(open_shard()) as shard:
+        await begun(shard)
+        row = (await pending(shard))[0]
+        remade = msgspec.structs.replace(replace(row.doc_id, ["pump"], [(1.0, 0.0)]), made_from=row.sequence)
+        mixed = write_request(remade, replace("new", ["pump"], [(1.0, 0.0)]), embedding=NEW)
+        refused = await outcome(shard.write(mixed))
+
+        assert isinstance(refused, Unavailable)
+        assert refused.code == "reindexing"
+        assert progress(shard) == (3, 0, (NEW.id, 1))
+
+
+async def test_a_re_embedded_document_that_comes_after_the_switch_is_refused(open_shard):
+    """A second command may still be at work; what it read was the generation before."""
+    async with running(open_shard()) as shard:
+        await begun(shard, "a")
+        late = msgspec.structs.replace(replace("a", ["pump"], [(0.0, 1.0)]), made_from=2)
+        await step(shard, "switch")
+        refused = await outcome(shard.write(write_request(late, embedding=NEW)))
+
+        assert isinstance(refused, InvalidInput)
+        assert refused.code == "reindex_conflict"
+
+
 async def test_steps_may_be_repeated(open_shard):
     """An answer may be lost: the caller says the same again, and it is not done twice."""
     async with running(open_shard()) as shard:
