@@ -12,7 +12,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -132,12 +131,10 @@ def _build_missing(compiler: Path, module: Module, cache: Path, names: list[str]
         return
     target = Path(tempfile.mkdtemp(prefix="unfinished-", dir=directory))
     packages = {name: module.packages[name] for name in missing}
-    started = time.monotonic()
     run(_go_build(compiler, module, target, packages))
     for name, package in packages.items():
         (target / output_name(package)).rename(directory / name)
     target.rmdir()
-    say(f"built {', '.join(missing)} in {time.monotonic() - started:.0f} s")
 
 
 def _go_build(compiler: Path, module: Module, target: Path, packages: Mapping[str, str]) -> Command:
