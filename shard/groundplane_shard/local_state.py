@@ -36,7 +36,7 @@ from groundplane_shard.log import (
 from groundplane_shard.log import override as override_codec
 from groundplane_shard.log.operations import Damaged, Restored
 from groundplane_shard.memory import release_unused
-from groundplane_shard.rows import StoredOperation
+from groundplane_shard.rows import StoredDelete, StoredOperation
 from groundplane_shard.stores import ObjectStore, Progress, download_snapshot, run
 from groundplane_shard.switches import Switch
 
@@ -151,6 +151,17 @@ class LocalState:
         reach(Failpoint.APPLIED)
         self.accepted_loss = self._override(record)
         self.arrivals.moved(record.sequence)
+
+    async def foresee(self, records: Sequence[Record]) -> None:
+        """Look up in one query what applying `records` will need of the table: one for each takes 3 ms at 100,000 chunks."""
+        with suppress(Unavailable, CorruptData):  # whatever is wrong with a record is said when its turn comes
+            doc_ids = {
+                doc_id
+                for record in records
+                if record.kind is Kind.BATCH
+                for doc_id in payload.document_ids(record.payload)
+            }
+            await self.generations.prefetch(None, [StoredDelete(doc_id) for doc_id in sorted(doc_ids)])
 
     def place_of(self, sequence: int) -> Place:
         """Return the place of the record that a flush ended with; places before it are forgotten."""

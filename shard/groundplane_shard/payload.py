@@ -87,6 +87,16 @@ def decode(payload: bytes, dimension: int | None) -> tuple[StoredOperation, ...]
         raise CorruptData("log payload cannot be read: expected an Arrow stream of this version") from error
 
 
+def document_ids(payload: bytes) -> set[str]:
+    """Return the ids of the documents that the operations in `payload` replace or delete. Raises CorruptData."""
+    try:
+        batch = pa.ipc.open_stream(payload).read_next_batch()
+        kinds, keys = batch.column("kind").to_pylist(), batch.column("key").to_pylist()
+    except (pa.ArrowInvalid, KeyError, StopIteration, OSError) as error:
+        raise CorruptData("log payload cannot be read: expected an Arrow stream of this version") from error
+    return {key for kind, key in zip(kinds, keys, strict=True) if kind in {_DOCUMENT, _DELETE}}
+
+
 def _row(operation: StoredOperation) -> _Row:
     match operation:
         case StoredDocument():

@@ -7,7 +7,7 @@ is never opened. Whoever ordered the copy makes the target the corpus's incarnat
 import secrets
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -93,6 +93,10 @@ class _Files:
             )
 
     async def apply(self, _record: Record, _position: Position) -> None:
+        """Never asked for."""
+        raise TypeError("a copy applies nothing")
+
+    async def foresee(self, _records: Sequence[Record]) -> None:
         """Never asked for."""
         raise TypeError("a copy applies nothing")
 

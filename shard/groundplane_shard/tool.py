@@ -72,6 +72,10 @@ class _NoEffects:
         """Never asked for."""
         raise TypeError("neither inspection nor erasing applies anything")
 
+    async def foresee(self, _records: Sequence[Record]) -> None:
+        """Never asked for."""
+        raise TypeError("inspection applies nothing")
+
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run one command and return its exit code."""

@@ -23,6 +23,9 @@ class NoState:
     async def apply(self, _record, _position):
         return None
 
+    async def foresee(self, _records):
+        return None
+
 
 async def ask(store, steps):
     return await run(steps, store, NoState())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from groundplane.errors import CorruptData
 from groundplane.wire.public import Basis, ScopeBasis
-from groundplane_shard.payload import decode, encode
+from groundplane_shard.payload import decode, document_ids, encode
 from groundplane_shard.rows import StoredDelete, StoredDocument, StoredMemo, StoredMemoDelete, StoredOperation
 from tests.shard.corpus_model import deletes, documents, stored
 
@@ -28,6 +28,21 @@ def test_decode_gives_back_what_was_encoded(operations):
     decoded = decode(encode(operations), 3)
 
     assert [fields_of(each) for each in decoded] == [fields_of(each) for each in operations]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.one_of(documents(), deletes, memos), min_size=1, max_size=5))
+def test_document_ids_are_those_of_the_operations(operations):
+    """What is looked up before a replay is what the replay will supersede."""
+    named = {each.doc_id for each in operations if isinstance(each, (StoredDocument, StoredDelete))}
+
+    assert document_ids(encode(operations)) == named
+
+
+def test_document_ids_of_what_is_no_payload_are_refused():
+    """The record is judged when it is applied; until then it must not end the process."""
+    with pytest.raises(CorruptData):
+        document_ids(b"no arrow")
 
 
 def test_decoded_vectors_lie_in_the_payload():

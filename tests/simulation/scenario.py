@@ -9,6 +9,7 @@ from groundplane_shard.log import manifest as manifest_codec
 from groundplane_shard.log import operations as ops
 from tests.simulation.channel import LATE
 from tests.simulation.coverage import Coverage
+from tests.simulation.dialogue import Dialogue
 from tests.simulation.lanes import log_lane, restore_lane
 from tests.simulation.model import Violation, require
 from tests.simulation.process import Corpus, Process
@@ -305,9 +306,10 @@ class Scenario:
         return True
 
     def _drive(self, steps: ops.Steps[Any], process: Process) -> Any:
+        dialogue = Dialogue(steps, self.world.rng)
         try:
-            operation = next(steps)
+            operation = dialogue.begin()
             while True:
-                operation = steps.send(self.world.perform_with_faults(operation, process))
+                operation = dialogue.send(self.world.perform_with_faults(operation, process))
         except StopIteration as end:
             return end.value

@@ -199,6 +199,8 @@ class World:
         match operation:
             case ops.Pause():
                 return ops.Resumed()
+            case ops.Foresee():
+                return ops.Foreseen()
             case ops.Restore():
                 return self._restore(operation, process)
             case ops.Apply(record, position):

@@ -17,6 +17,7 @@ Effects on the process's own state, `Pause`, and several dialogues at once:
 
     Restore   Restored | Damaged
     Apply     Applied
+    Foresee   Foreseen
     Pause     Resumed
     Together  Joined | Failed
 
@@ -108,6 +109,12 @@ class Apply(msgspec.Struct, frozen=True):
     position: Position
 
 
+class Foresee(msgspec.Struct, frozen=True):
+    """Records that are read and will most likely be applied next: what that needs may be looked up for all of them at once."""
+
+    records: tuple[Record, ...]
+
+
 class Pause(msgspec.Struct, frozen=True):
     """Wait a little before the next try; `attempt` counts from 1. For pacing only: no rule rests on how long it takes."""
 
@@ -189,6 +196,10 @@ class Applied(msgspec.Struct, frozen=True):
     """The record's effects are visible to queries of this process."""
 
 
+class Foreseen(msgspec.Struct, frozen=True):
+    """What applying the records needs is at hand, or will be looked up then."""
+
+
 class Resumed(msgspec.Struct, frozen=True):
     """The pause is over."""
 
@@ -206,7 +217,7 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 StoreOperation: TypeAlias = Get | Create | Replace | Upload | Verify | List | Delete
-Operation: TypeAlias = StoreOperation | Restore | Apply | Pause | Together
+Operation: TypeAlias = StoreOperation | Restore | Apply | Foresee | Pause | Together
 Result: TypeAlias = (
     Found
     | Absent
@@ -221,6 +232,7 @@ Result: TypeAlias = (
     | Deleted
     | Restored
     | Applied
+    | Foreseen
     | Resumed
     | Joined
     | Failed

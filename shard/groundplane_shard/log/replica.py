@@ -1,7 +1,7 @@
 """A follower of one incarnation's log, and the way it becomes the writer.
 
 Following: restore the newest snapshot that verifies, else the one before, else (only while the whole log exists) the
-empty state; then apply record after record. A missing or unfitting record is judged only after MANIFEST was read again:
+empty state; then apply record after record, several of which are read at once. A missing or unfitting record is judged only after MANIFEST was read again:
 if the place where we stand was collected meanwhile, everything starts again from the newest snapshot; if not, an absent
 record is the end of the log and an unfitting one is `CorruptData`. Records are never skipped (I3, I11).
 
@@ -17,6 +17,8 @@ it writes anything. It goes on only if the caller names the very sequence at whi
 No rule here looks at a clock (I6).
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from uuid import UUID
 
 import msgspec
@@ -28,13 +30,16 @@ from groundplane_shard.log import steps
 from groundplane_shard.log.cell import Identity, ManifestCell
 from groundplane_shard.log.layout import Epoch, Seq
 from groundplane_shard.log.manifest import Manifest, Snapshot
-from groundplane_shard.log.operations import Absent, Apply, Damaged, Restore, Restored, Steps
+from groundplane_shard.log.operations import Absent, Apply, Damaged, Foresee, Found, Restore, Restored, Steps
 from groundplane_shard.log.override import Override, Witness, required_override
 from groundplane_shard.log.publishing import Standing
 from groundplane_shard.log.record import Encoded, Kind, Position, Record
 from groundplane_shard.log.writer import Writer
 
 _MAX_RESTARTS = 8
+_SINGLE_READS = 16  # before more are read at once: a follower is mostly at the end, or just behind it
+_MIN_READ_AHEAD, _MAX_READ_AHEAD = 4, 128  # records
+_READ_AHEAD_BYTES = 8 * 1024 * 1024  # of one turn, above which the next is not larger
 
 
 class Replica:
@@ -52,6 +57,8 @@ class Replica:
         self._keep_snapshots = keep_snapshots
         self._barriers: set[Seq] = set()  # read since the restore; those before it are in MANIFEST
         self._damaged: set[str] = set()  # upload ids of snapshots that did not verify
+        self._ahead: dict[str, Found] = {}  # by key: read, not applied yet
+        self._ahead_records = _MIN_READ_AHEAD
         self._contended: Epoch | None = None  # the epoch above which this process raised it, or may have
 
     @property
@@ -76,7 +83,7 @@ class Replica:
 
         Restores like `open` only if that place was collected meanwhile.
         """
-        self.position = position
+        self.position, self._ahead = position, {}
         yield from self.cell.refresh()
         yield from self.follow()
 
@@ -86,6 +93,8 @@ class Replica:
         while (found := (yield from self.next_record())) is not None:
             yield from self._apply(found)
             applied += 1
+            if applied >= _SINGLE_READS and not self._ahead:
+                yield from self._read_ahead()
         return applied
 
     def take_over(self, witness: Witness | None = None, *, accept_data_loss: Seq | None = None) -> Steps[Writer]:
@@ -131,6 +140,7 @@ class Replica:
         operation = Restore(snapshot)
         match (yield operation):
             case Restored():
+                self._ahead = {}
                 self.position = snapshot.position if snapshot else Position()
                 return True
             case Damaged():
@@ -161,7 +171,7 @@ class Replica:
         key = self._layout.record(self.position.next_sequence)
         fault: CorruptData | None = None
         for _ in range(steps.MAX_READS):
-            found = yield from steps.get(key)
+            found = self._ahead.pop(key, None) or (yield from steps.get(key))
             if isinstance(found, Absent):
                 return None
             try:
@@ -169,6 +179,38 @@ class Replica:
             except CorruptData as error:
                 fault = error
         return fault
+
+    def _read_ahead(self) -> Steps[None]:
+        """Read several records at once, the more the more there were last time, and announce those that fit.
+
+        What is read is only kept until its turn; whatever is wrong with it is found, and read again, then.
+        """
+        first = self.position.next_sequence
+        keys = [self._layout.record(first + number) for number in range(self._ahead_records)]
+        answers = yield from steps.together(map(steps.get, keys))
+        found: list[Found] = []
+        for answer in answers:
+            if not isinstance(answer, Found):
+                break
+            found.append(answer)
+        self._ahead = dict(zip(keys, found, strict=False))
+        is_small = sum(len(answer.data) for answer in found) < _READ_AHEAD_BYTES
+        grows = len(found) == len(keys) and is_small
+        self._ahead_records = min(2 * len(keys), _MAX_READ_AHEAD) if grows else _MIN_READ_AHEAD
+        records = self._fitting(self._ahead)
+        if records:
+            yield Foresee(records)
+
+    def _fitting(self, ahead: Mapping[str, Found]) -> tuple[Record, ...]:
+        """Return the records of `ahead` up to the first that does not follow the one before it."""
+        records: tuple[Record, ...] = ()
+        here = self.position
+        with suppress(CorruptData):
+            for key, found in ahead.items():
+                decoded = codec.decode(found.data, key=key, incarnation=self._incarnation, after=here)
+                records += (decoded.record,)
+                here = decoded.position
+        return records
 
     def _decode(self, data: bytes, key: str) -> Encoded:
         return codec.decode(data, key=key, incarnation=self._incarnation, after=self.position)

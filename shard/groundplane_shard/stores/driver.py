@@ -22,6 +22,8 @@ from groundplane_shard.log.operations import (
     Delete,
     Deleted,
     Failed,
+    Foresee,
+    Foreseen,
     Get,
     Joined,
     List,
@@ -71,6 +73,9 @@ class Effects(Protocol):
 
     async def apply(self, record: Record, position: Position) -> None:
         """Apply one committed record, batch or barrier, to the memtable, whole; the state is at `position` then."""
+
+    async def foresee(self, records: Sequence[Record]) -> None:
+        """Look up what applying `records` will need; nothing is lost if that is not done, or fails."""
 
 
 async def run(steps: Steps[Value], store: ObjectStore, effects: Effects, watch: Watch = unwatched) -> Value:
@@ -164,6 +169,9 @@ async def _perform(operation: Operation, store: ObjectStore, effects: Effects, w
         case Apply(record, position):
             await effects.apply(record, position)
             return Applied()
+        case Foresee(records):
+            await effects.foresee(records)
+            return Foreseen()
         case Pause(attempt):
             await asyncio.sleep(_pause_seconds(attempt))
             return Resumed()

@@ -57,6 +57,7 @@ class Harness:
         self.state: list[bytes] = []
         self.position = Position()
         self.restored: list[int] = []
+        self.foreseen: list[int] = []
         self.answer: Callable[[ops.Operation], ops.Result | None] = lambda operation: None
 
     def run(self, steps: Steps[Value]) -> Value:
@@ -115,6 +116,9 @@ class Harness:
                 self.state += [] if record.kind.is_barrier else [record.payload]
                 self.position = position
                 return ops.Applied()
+            case ops.Foresee(records):
+                self.foreseen += [record.sequence for record in records]
+                return ops.Foreseen()
             case ops.Pause():
                 return ops.Resumed()
             case ops.Together(parts):

@@ -135,3 +135,54 @@ def test_incomplete_or_unordered_list_is_not_believed(harness):
 def test_position_of_the_beginning_is_zero(harness):
     """Sequence 0 means: nothing yet; the first record is 1."""
     assert harness.replica().position == Position(Seq(0), Epoch(0), bytes(32))
+
+
+def test_a_long_tail_is_read_several_records_at_a_time(harness):
+    """One round trip a record is twenty seconds for a thousand of them, on a store that is far away."""
+    harness.writer("w1", [b"p%d" % number for number in range(80)])
+    state = list(harness.state)
+    harness.asked.clear()
+    harness.replica("w2")
+
+    rounds = [operation for operation in harness.asked if isinstance(operation, ops.Together)]
+    assert harness.state == state
+    assert max(len(operation.parts) for operation in rounds) >= 16
+    assert len(rounds) < 8
+
+
+def test_what_is_read_ahead_is_announced_and_applied_once(harness):
+    """What a replay needs of the table is looked up in one query for all records, if they are known before."""
+    harness.writer("w1", [b"p%d" % number for number in range(80)])
+    state = list(harness.state)
+    harness.foreseen.clear()
+    harness.replica("w2")
+
+    assert harness.foreseen == sorted(set(harness.foreseen))
+    assert harness.foreseen[-1] == 81
+    assert harness.state == state
+
+
+def test_a_record_damaged_in_what_was_read_ahead_is_read_again(harness):
+    """A line that garbles one answer of many must not make a sound log look damaged."""
+    harness.writer("w1", [b"p%d" % number for number in range(30)])
+    state, key = list(harness.state), LAYOUT.record(22)
+    garbled = iter([True])
+
+    def answer(operation):
+        if operation == ops.Get(key) and next(garbled, False):
+            return ops.Found(harness.objects[key][:-1] + b"?", "e")
+        return None
+
+    harness.answer = answer
+    harness.replica("w2")
+
+    assert harness.state == state
+
+
+def test_nothing_behind_a_hole_is_applied(harness):
+    """What was read ahead beyond an absent record is no part of the log yet."""
+    harness.writer("w1", [b"p%d" % number for number in range(30)])
+    del harness.objects[LAYOUT.record(22)]
+    replica = harness.replica("w2")
+
+    assert replica.position.sequence == 21

@@ -23,6 +23,7 @@ class State:
     def __init__(self, store, directory):
         self.store, self.directory = store, directory
         self.payloads = []
+        self.foreseen = []
         self.position = Position()
 
     async def restore(self, snapshot):
@@ -39,6 +40,9 @@ class State:
     async def apply(self, record, position):
         self.payloads += [record.payload] if record.payload else []
         self.position = position
+
+    async def foresee(self, records):
+        self.foreseen += [record.sequence for record in records]
 
     def freeze(self):
         content = b"\n".join(self.payloads)

@@ -21,6 +21,9 @@ class Nothing:
     async def apply(self, _record, _position):
         return None
 
+    async def foresee(self, _records):
+        return None
+
 
 class HeldStore(MemoryStore):
     """Answers reads only once it is released."""
