@@ -52,6 +52,9 @@ from groundplane_router.token_checks import TokenChecks
 from groundplane_router.vector_space import VectorSpaces
 
 DISTRIBUTION: Final = "groundplane"
+LEAST_WAITING: Final = 8
+"""So many requests may wait to be identified, however few the router answers at once."""
+
 MIB: Final = 1024 * 1024
 
 _LOG: Final = Log("router")
@@ -134,7 +137,7 @@ def assemble(settings: RouterSettings, service: EmbeddingService, *, clock: Cloc
     metrics.registry.register(ShardCollector(background.watch.counts))
     metrics.directory_age.set_function(lambda: sources.directory.age_seconds)
     metrics.directory_faults.set_function(lambda: sources.directory.fault_count)
-    checks = TokenChecks(sources.verifier, clock, metrics, max_waiting=max(1, settings.max_requests // 2))
+    checks = TokenChecks(sources.verifier, clock, metrics, max_waiting=max(LEAST_WAITING, settings.max_requests // 2))
     authenticator = Authenticator(checks, sources.directory)
     services = _services(settings, background, authenticator, metrics)
     return _application(settings, services, background, metrics, clock)
