@@ -10,7 +10,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --genera
   --custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test simulate lint format reference bench e2e e2e-smoke cluster-up cluster-down cluster-status lock clean
+.PHONY: help venv demo test simulate lint format reference bench bench-operator e2e e2e-smoke cluster-up cluster-down cluster-status lock clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ cluster-down: $(STAMP)  ## remove that Kubernetes and everything it left
 
 cluster-status: $(STAMP)  ## what runs of it, and whether it can be used
 	@$(BIN)/python -m e2e.cluster status
+
+bench-operator: $(STAMP)  ## an operator with 500 corpora before a real API server; into build/bench.json, about 15 minutes
+	@$(BIN)/python -m bench.operator
 
 lock: $(STAMP)  ## resolve the dependencies again and write the lock files: all of it, the image's part, its build's
 	@$(LOCK) --upgrade $(RUNTIME) --extra dev pyproject.toml -o requirements.lock

@@ -62,3 +62,12 @@ BARS = (
         "handover_pause_s_100k", 2, "longest time without an acknowledged write while a second process takes over"
     ),
 )
+
+OPERATOR_BARS = (
+    _at_most(
+        "operator_apply_to_applied_s_500", 60, "500 corpora applied at once, until all their children are applied"
+    ),
+    _at_most("operator_steady_mutating_calls_100", 0, "writes in 10 minutes without a change, Leases left out"),
+    _at_most("operator_rss_mb_500", 220, "resident memory of an operator with 500 corpora"),
+    _at_most("operator_restart_relist_s_500", 15, "from the start of the process until every corpus was looked at"),
+)

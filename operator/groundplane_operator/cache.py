@@ -5,7 +5,7 @@ of an object does not replace a newer one, and what was deleted does not come ba
 something reads it live first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from groundplane.api.v1alpha1 import KIND
@@ -19,7 +19,7 @@ from groundplane_operator.cluster import Listed
 from groundplane_operator.observed import ChildKind, PlatformSeen, Resource, claimant_of, parse_resource
 from groundplane_operator.queue import Key
 from groundplane_operator.render.common import Manifest
-from groundplane_operator.rollout import Fleet, fleet_of
+from groundplane_operator.rollout import Fleet, Rollout, fleet_of, rollout_of
 
 POD: Final = "Pod"
 CHILD_KINDS: Final = (*(str(kind) for kind in ChildKind), POD)
@@ -35,6 +35,8 @@ class Cache:
         self._clock = clock
         self._log = Log("operator.cache")
         self._resources: dict[Key, Resource] = {}
+        self._claimants: dict[Key, Claimant] = {}
+        self._rollouts: dict[str, Rollout] = {}
         self._objects: dict[Key, dict[_Place, Manifest]] = {}
         self._versions: dict[_Place, int] = {}
         self._told_at = clock.monotonic()
@@ -70,6 +72,8 @@ class Cache:
             self._forget(key, place)
         else:
             self._objects.setdefault(key, {})[place] = _slim(live)
+            if live["kind"] == ChildKind.DEPLOYMENT:
+                self._rollouts[str(key)] = rollout_of(live)
         return key
 
     def replace(self, kind: str, namespace: str | None, listed: Listed) -> None:
@@ -94,7 +98,7 @@ class Cache:
 
     def claimants(self) -> tuple[Claimant, ...]:
         """Return who claims what."""
-        return tuple(claimant_of(resource) for resource in self._resources.values())
+        return tuple(self._claimants.values())
 
     def platform(self) -> PlatformSeen:
         """Return where the platform corpus stands."""
@@ -103,29 +107,30 @@ class Cache:
 
     def fleet(self) -> Fleet:
         """Return whose pods are being replaced."""
-        return fleet_of(self._deployments())
-
-    def _deployments(self) -> Iterator[tuple[str, Manifest]]:
-        for key in self._objects:
-            for place, live in self._of(key):
-                if place[0] == ChildKind.DEPLOYMENT:
-                    yield str(key), live
+        return fleet_of(self._rollouts)
 
     def _take_resource(self, key: Key, live: Manifest, *, is_gone: bool) -> None:
         if is_gone:
-            self._resources.pop(key, None)
+            self._forget_resource(key)
             return
         try:
-            self._resources[key] = parse_resource(live)
+            resource = parse_resource(live)
         except InvalidInput as error:
             self._log.error("resource_not_read", corpus=str(key), message=error.message)
+            return
+        self._resources[key] = resource
+        self._claimants[key] = claimant_of(resource)
+
+    def _forget_resource(self, key: Key) -> None:
+        self._resources.pop(key, None)
+        self._claimants.pop(key, None)
 
     def _of(self, key: Key) -> list[tuple[_Place, Manifest]]:
         return sorted(self._objects.get(key, {}).items(), key=lambda entry: entry[0])
 
     def _forget_place(self, place: _Place) -> None:
         if place[0] == KIND:
-            self._resources.pop(Key(place[1], place[2]), None)
+            self._forget_resource(Key(place[1], place[2]))
             return
         for key in [key for key, objects in self._objects.items() if place in objects]:
             self._forget(key, place)
@@ -133,6 +138,8 @@ class Cache:
     def _forget(self, key: Key, place: _Place) -> None:
         objects = self._objects.get(key, {})
         objects.pop(place, None)
+        if place[0] == ChildKind.DEPLOYMENT:
+            self._rollouts.pop(str(key), None)
         if not objects:
             self._objects.pop(key, None)
 

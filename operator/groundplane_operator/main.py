@@ -60,7 +60,7 @@ async def operate(settings: OperatorSettings, clock: Clock) -> None:
         await keys.load()
         cache = Cache(clock)
         queue = WorkQueue(clock, rng, max_passes=settings.workers)
-        observer = Observer(cluster, cache, Shards(session, lambda: keys.signing_key, clock), keys, settings)
+        observer = Observer(cluster, cache, Shards(session, lambda: keys.signing_key, clock), keys, settings, clock)
         reconciler = Reconciler(cluster, cache, observer, metrics, clock, socket.gethostname())
         probes = Probes(cache, queue, metrics, settings.resync_seconds)
         resync = Resync(cluster, cache, queue, settings, clock)

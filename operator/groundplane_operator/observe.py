@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from groundplane.api.v1alpha1 import KIND
 from groundplane.errors import Denied, InvalidInput
+from groundplane.process.clock import Clock
 from groundplane.wire.names import Incarnation
 from groundplane_operator import names
 from groundplane_operator.acceptance import resolve_corpus
@@ -19,20 +20,50 @@ from groundplane_operator.shards import ShardAddress, Shards
 from groundplane_operator.store_location import Bucket, Volume
 
 MAX_TROUBLE_CHARACTERS: Final = 256
+SECRET_SECONDS: Final = 5.0
+MAX_SECRETS: Final = 10_000
 _STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+class SecretKeys:
+    """Which keys a Secret has. Looked up, since the operator may not list Secrets; kept for a moment, as many corpora share one."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, frozenset[str] | None]] = {}
+
+    async def get(self, namespace: str, name: str) -> frozenset[str] | None:
+        """Return the names of the keys, None if there is no such Secret. Raises as the cluster does."""
+        known = self._known.get((namespace, name))
+        if known is not None and self._clock.monotonic() - known[0] < SECRET_SECONDS:
+            return known[1]
+        secret = await self._cluster.get("Secret", namespace, name)
+        keys = None if secret is None else frozenset(secret.get("data") or {})
+        if len(self._known) >= MAX_SECRETS:
+            self._known.clear()
+        self._known[namespace, name] = (self._clock.monotonic(), keys)
+        return keys
 
 
 class Observer:
     """Looks at one corpus at a time."""
 
     def __init__(
-        self, cluster: Cluster, cache: Cache, shards: Shards, keys: KeyStore, settings: OperatorSettings
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        shards: Shards,
+        keys: KeyStore,
+        settings: OperatorSettings,
+        clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._shards = shards
         self._keys = keys
         self._settings = settings
+        self._secret_keys = SecretKeys(cluster, clock)
 
     async def observe(self, key: Key) -> tuple[Manifest, Observed] | None:
         """Return the live resource and all that was seen around it; None if the resource is gone.
@@ -108,8 +139,7 @@ class Observer:
         """Return the names of the keys in the corpus's Secret; None if there is no such Secret, or none is needed."""
         if not isinstance(corpus.store, Bucket) or not corpus.store.credentials_secret:
             return None
-        secret = await self._cluster.get("Secret", corpus.namespace, corpus.store.credentials_secret)
-        return None if secret is None else frozenset(secret.get("data") or {})
+        return await self._secret_keys.get(corpus.namespace, corpus.store.credentials_secret)
 
     async def _is_namespace_ending(self, key: Key) -> bool:
         """Return whether the namespace is being deleted; False where the operator may not look at namespaces."""

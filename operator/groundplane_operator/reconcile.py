@@ -29,7 +29,9 @@ from groundplane_operator.steps import (
     Accept,
     Apply,
     Delete,
+    Done,
     ObjectTarget,
+    Refuse,
     Release,
     SetFinalizer,
     Step,
@@ -40,6 +42,7 @@ from groundplane_operator.steps import (
 REFUSED_SECONDS: Final = 30.0
 REPEAT_SECONDS: Final = 1.0
 MAX_REPEAT_SECONDS: Final = 60.0
+MAX_WAIT_SECONDS: Final = 20.0
 
 
 class Reconciler:
@@ -180,11 +183,16 @@ class Reconciler:
                 self._log.warning("event_not_created", code=error.code, message=error.message)
 
     def _again_seconds(self, key: Key, step: Step) -> float | None:
-        """Return when the key is due again; a step that has to be made over and over is made ever more rarely."""
+        """Return when the key is due again.
+
+        What has to be done over and over is done ever more rarely; what is waited for in vain is looked at more rarely too,
+        since an event wakes us when it comes.
+        """
         seconds = again_seconds(step)
         before, repeats = self._repeats.get(key, (None, 0))
         repeats = repeats + 1 if step == before else 0
         self._repeats[key] = (step, repeats)
-        if seconds != 0.0 or repeats == 0:
+        if seconds is None or repeats == 0 or isinstance(step, (Done, Refuse)):
             return seconds
-        return float(min(MAX_REPEAT_SECONDS, REPEAT_SECONDS * 2.0 ** min(repeats - 1, 16)))
+        longest = max(seconds, MAX_WAIT_SECONDS) if isinstance(step, Wait) else MAX_REPEAT_SECONDS
+        return min(longest, max(seconds, REPEAT_SECONDS) * 2.0 ** min(repeats - 1, 16))

@@ -9,7 +9,7 @@ Source: Kubernetes "Deployment status": Progressing with reason NewReplicaSetAva
 ProgressDeadlineExceeded failed; the revision is an annotation that the Deployment controller counts up.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -55,12 +55,11 @@ def rollout_of(deployment: Manifest) -> Rollout:
     )
 
 
-def fleet_of(deployments: Iterable[tuple[str, Manifest]]) -> Fleet:
-    """Return the fleet of live Deployments, each with its corpus as namespace/name."""
-    states = [(name, rollout_of(deployment)) for name, deployment in deployments]
+def fleet_of(states: Mapping[str, Rollout]) -> Fleet:
+    """Return the fleet whose Deployments are that far, by corpus as namespace/name."""
     return Fleet(
-        rolling=frozenset(name for name, state in states if state.is_rolling),
-        failed=frozenset(name for name, state in states if state.is_replacement and state.has_failed),
+        rolling=frozenset(name for name, state in states.items() if state.is_rolling),
+        failed=frozenset(name for name, state in states.items() if state.is_replacement and state.has_failed),
     )
 
 

@@ -22,7 +22,7 @@ from groundplane_operator.observed import (
     parse_resource,
 )
 from groundplane_operator.plan import next_step
-from groundplane_operator.rollout import fleet_of
+from groundplane_operator.rollout import fleet_of, rollout_of
 from groundplane_operator.status import status_after
 from groundplane_operator.steps import Apply, Delete, ObjectTarget, Release, SetFinalizer, Step
 from tests.operator.parts import KEYS, SETTINGS
@@ -186,9 +186,11 @@ class LiveCluster:
             credentials=self.secret,
             public_keys=KEYS,
             fleet=fleet_of(
-                (f"agents/{found.removeprefix('corpus-')}", manifest)
-                for (kind, found), manifest in self.objects.items()
-                if kind == "Deployment"
+                {
+                    f"agents/{found.removeprefix('corpus-')}": rollout_of(manifest)
+                    for (kind, found), manifest in self.objects.items()
+                    if kind == "Deployment"
+                }
             ),
         )
 

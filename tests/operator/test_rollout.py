@@ -62,13 +62,13 @@ def test_a_complete_roll_out_stays_complete_when_its_pod_dies_later():
 def test_the_fleet_counts_replacements_alone():
     """A new corpus that cannot start, for the fault of its owner, must not stop everybody else's roll-outs."""
     fleet = fleet_of(
-        [
-            ("a/new-and-failing", deployment(reason="ProgressDeadlineExceeded")),
-            ("a/failing", deployment(revision=2, reason="ProgressDeadlineExceeded")),
-            ("a/rolling", deployment(revision=2, updatedReplicas=0)),
-            ("a/done", deployment(revision=3)),
-            ("a/suspended", deployment(replicas=0, revision=2, reason="ProgressDeadlineExceeded")),
-        ]
+        {
+            "a/new-and-failing": rollout_of(deployment(reason="ProgressDeadlineExceeded")),
+            "a/failing": rollout_of(deployment(revision=2, reason="ProgressDeadlineExceeded")),
+            "a/rolling": rollout_of(deployment(revision=2, updatedReplicas=0)),
+            "a/done": rollout_of(deployment(revision=3)),
+            "a/suspended": rollout_of(deployment(replicas=0, revision=2, reason="ProgressDeadlineExceeded")),
+        }
     )
 
     assert fleet == Fleet(rolling=frozenset({"a/rolling"}), failed=frozenset({"a/failing"}))
