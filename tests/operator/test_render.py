@@ -8,7 +8,7 @@ from groundplane.api.v1alpha1 import MAX_NAME_CHARACTERS, OWNED_VARIABLES
 from groundplane.tokens import SigningKey
 from groundplane_operator import names
 from groundplane_operator.render.deployment import PodRevision, render_deployment, try_read_revision
-from groundplane_operator.render.pod import pod_inputs, render_pod_template
+from groundplane_operator.render.pod import PodInputs, pod_inputs, render_pod_template
 from groundplane_operator.render.volume_claim import render_volume_claim
 from groundplane_shard.settings import read_shard_settings
 from groundplane_shard.stores.s3 import parse_store_url
@@ -156,6 +156,19 @@ def test_whatever_changes_a_pod_changes_its_inputs(change):
 
     assert template_of(changed) != template_of(IN_BUCKET)
     assert pod_inputs(corpus_of(changed)).digest != pod_inputs(corpus_of(IN_BUCKET)).digest
+
+
+def test_a_field_that_a_later_version_adds_leaves_the_digest_of_those_that_do_not_use_it():
+    """Else that upgrade would replace every pod of the installation."""
+
+    class LaterInputs(PodInputs, frozen=True, kw_only=True):
+        sidecar: str | None = None
+
+    now = pod_inputs(corpus_of(IN_BUCKET))
+    later = LaterInputs(**{name: getattr(now, name) for name in now.__struct_fields__})
+
+    assert later.digest == now.digest
+    assert msgspec.structs.replace(later, sidecar="x").digest != now.digest
 
 
 def test_a_deployment_remembers_its_pods():
