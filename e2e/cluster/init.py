@@ -20,19 +20,26 @@ COVERED = ("/run", "/tmp", "/var/lib", "/var/log")
 
 def main(files: Path, visible: list[Path]) -> NoReturn:
     """Prepare the mounts, then reap."""
-    kept = {path: os.open(path, os.O_PATH) for path in visible}  # still reachable when something lies over them
-    for place in COVERED:
-        own = files / place.strip("/").replace("/", "-")
-        own.mkdir(parents=True, exist_ok=True)
-        mount("--bind", str(own), place)
+    own = {Path(place): files / place.strip("/").replace("/", "-") for place in COVERED}
+    for folder in own.values():
+        folder.mkdir(parents=True, exist_ok=True)
+    hidden = {path: path for path in visible if any(path.is_relative_to(place) for place in own)}
+    # Opened before anything is covered: they are reached through these, whatever comes to lie over their paths.
+    descriptors = {place: os.open(folder, os.O_PATH) for place, folder in (own | hidden).items()}
+    for place, descriptor in descriptors.items():  # the covers first, then what has to be seen through them
+        place.mkdir(parents=True, exist_ok=True)
+        bind(descriptor, place)
     Path("/run/lock").mkdir(exist_ok=True)
-    for path, descriptor in kept.items():
-        if any(path.is_relative_to(place) for place in COVERED):
-            path.mkdir(parents=True, exist_ok=True)
-            mount("--bind", f"/proc/self/fd/{descriptor}", str(path), descriptor=descriptor)
-    mount("--make-rshared", "/")  # what the kubelet mounts for a pod has to appear in the pod
+    subprocess.run(["mount", "--make-rshared", "/"], check=True)  # what the kubelet mounts for a pod appears in the pod
     Path(files / "prepared").touch()
     reap_for_ever()
+
+
+def bind(folder: int, place: Path) -> None:
+    """Mount an open folder at `place`; mount(8) speaks for itself in the node's log if it fails."""
+    # without --no-canonicalize it would look the folder up by its path, which may be covered by now
+    command = ["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{folder}", str(place)]
+    subprocess.run(command, check=True, pass_fds=(folder,))
 
 
 def reap_for_ever() -> NoReturn:
@@ -43,11 +50,6 @@ def reap_for_ever() -> NoReturn:
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
         signal.sigwait({signal.SIGCHLD})
-
-
-def mount(*arguments: str, descriptor: int | None = None) -> None:
-    """Call mount(8); it speaks for itself in the node's log if it fails."""
-    subprocess.run(["mount", *arguments], check=True, pass_fds=() if descriptor is None else (descriptor,))
 
 
 if __name__ == "__main__":

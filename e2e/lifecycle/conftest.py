@@ -21,8 +21,12 @@ def _own_cluster(environment: Environment) -> None:
 
 
 @pytest.fixture(scope="module")
-def wanted() -> Iterator[Cluster]:
-    """Give what the spare cluster is to be. A test may find it made by the test before; the last one's is removed."""
-    folder = state_directory(os.environ, NAME)
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Give what the spare cluster is to be. A test may find it made by the test before; the last one's is removed.
+
+    Its files lie below /tmp, of which the node sees another: what the cluster needs has to be seen through it.
+    """
+    home = tmp_path_factory.mktemp("state", numbered=True)
+    folder = state_directory({"XDG_STATE_HOME": str(home)}, NAME)
     yield lifecycle.new_cluster(folder, cache_directory(os.environ), has_node=True)
     lifecycle.down(folder)

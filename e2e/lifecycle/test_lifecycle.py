@@ -76,8 +76,9 @@ def test_a_half_dead_cluster_is_made_anew(wanted: Cluster, victim: str) -> None:
 def test_up_is_finished_after_it_was_killed_at_any_moment(wanted: Cluster) -> None:
     """A test run that is aborted, wherever it was, must not need a person before the next one."""
     moments = random.Random(SEED)
+    environment = {**os.environ, "XDG_STATE_HOME": str(wanted.directory.parents[2])}
     for delay in (moments.uniform(0, UP_SECONDS) for _ in range(KILLS)):
-        started = subprocess.Popen([sys.executable, "-m", "e2e.cluster", "--name", wanted.name, "up"])
+        started = subprocess.Popen([sys.executable, "-m", "e2e.cluster", "--name", wanted.name, "up"], env=environment)
         time.sleep(delay)  # the moment is the point of the test
         started.send_signal(signal.SIGKILL)
         started.wait()
