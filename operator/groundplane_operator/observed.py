@@ -12,7 +12,13 @@ from typing import Any
 import msgspec
 
 from groundplane.api.parse import parse_manifest
-from groundplane.api.v1alpha1 import ObjectMeta, TenantCorpusSpec, TenantCorpusStatus
+from groundplane.api.v1alpha1 import (
+    CONDITION_TYPES,
+    DEFAULT_ACCESS,
+    ObjectMeta,
+    TenantCorpusSpec,
+    TenantCorpusStatus,
+)
 from groundplane.errors import InvalidInput
 from groundplane.wire.internal import ShardStatus
 from groundplane_operator import names
@@ -154,7 +160,24 @@ def parse_resource(manifest: Mapping[str, Any]) -> Resource:
         metadata=metadata,
         spec=spec,
         fault=fault,
-        status=status,
+        status=ordered_status(status),
+    )
+
+
+def ordered_status(status: TenantCorpusStatus) -> TenantCorpusStatus:
+    """Return `status` with its lists in one order: the API server may keep those that it merges by key in another.
+
+    Without this a status that says the same would be written for ever.
+    """
+    order = {kind: place for place, kind in enumerate(CONDITION_TYPES)}
+    grants = (
+        msgspec.structs.replace(grant, access=tuple(sorted(grant.access or DEFAULT_ACCESS)))
+        for grant in status.subjects
+    )
+    return msgspec.structs.replace(
+        status,
+        conditions=tuple(sorted(status.conditions, key=lambda each: (order.get(each.type, len(order)), each.type))),
+        subjects=tuple(sorted(grants, key=lambda grant: grant.subject.name)),
     )
 
 

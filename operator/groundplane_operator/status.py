@@ -14,16 +14,13 @@ from typing import Final, Literal
 import msgspec
 
 from groundplane.api.v1alpha1 import (
-    CONDITION_TYPES,
-    DEFAULT_ACCESS,
     Condition,
     SnapshotStatus,
-    SubjectGrant,
     TenantCorpusStatus,
 )
 from groundplane_operator import names
 from groundplane_operator.claims import kept_claims
-from groundplane_operator.observed import ChildKind, Observed, Resource, claimant_of
+from groundplane_operator.observed import ChildKind, Observed, Resource, claimant_of, ordered_status
 from groundplane_operator.reasons import Reason
 from groundplane_operator.steps import Accept, Apply, Delete, Done, Pause, Refuse, Step, Wait
 from groundplane_operator.witness import format_time, parse_time
@@ -66,17 +63,14 @@ def with_claims(status: TenantCorpusStatus, resource: Resource) -> TenantCorpusS
     """Return `status` with what an accepted spec claims and where the router finds it."""
     if resource.spec is None:
         return status
-    grants = (
-        msgspec.structs.replace(grant, access=tuple(sorted(grant.access or DEFAULT_ACCESS)))
-        for grant in resource.spec.subjects
-    )
-    return msgspec.structs.replace(
+    claimed = msgspec.structs.replace(
         status,
-        subjects=tuple(sorted(grants, key=_subject_name)),
+        subjects=resource.spec.subjects,
         endpoint=names.endpoint(resource.name, resource.namespace),
         incarnation=resource.uid,
         storage_key=resource.spec.corpus_key,
     )
+    return ordered_status(claimed)
 
 
 def _with_kept_claims(seen: Observed) -> TenantCorpusStatus:
@@ -217,14 +211,13 @@ def _live_image(seen: Observed) -> str | None:
 def _with_conditions(
     seen: Observed, status: TenantCorpusStatus, verdicts: Mapping[str, Verdict], now: float
 ) -> TenantCorpusStatus:
-    """Return `status` with the verdicts as conditions; those without a verdict stay, in the order of CONDITION_TYPES."""
+    """Return `status` with the verdicts as conditions; those without a verdict stay."""
     known = _known(seen.resource.status)
     after = dict(known)
     for kind, verdict in verdicts.items():
         after[kind] = _condition(kind, verdict, known.get(kind), status.observed_generation, now)
-    order = {kind: place for place, kind in enumerate(CONDITION_TYPES)}
-    kinds = sorted(after, key=lambda kind: (order.get(kind, len(order)), kind))
-    return msgspec.structs.replace(status, conditions=tuple(after[kind] for kind in kinds), phase=phase_of(after))
+    after_all = msgspec.structs.replace(status, conditions=tuple(after.values()), phase=phase_of(after))
+    return ordered_status(after_all)
 
 
 def _condition(
@@ -251,7 +244,3 @@ def _with_refused_generation(status: TenantCorpusStatus, generation: int) -> Ten
 
 def _known(status: TenantCorpusStatus) -> dict[str, Condition]:
     return {condition.type: condition for condition in status.conditions}
-
-
-def _subject_name(grant: SubjectGrant) -> str:
-    return grant.subject.name

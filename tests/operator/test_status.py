@@ -9,7 +9,7 @@ from groundplane.api.v1alpha1 import CONDITION_TYPES, Condition, TenantCorpusSta
 from groundplane.wire.names import corpus_key
 from groundplane_operator import names
 from groundplane_operator.claims import Claimant
-from groundplane_operator.observed import ChildKind, PlatformSeen
+from groundplane_operator.observed import ChildKind, PlatformSeen, parse_resource
 from groundplane_operator.plan import next_step
 from groundplane_operator.reasons import Reason
 from groundplane_operator.status import MAX_MESSAGE_CHARACTERS, phase_of, status_after
@@ -93,6 +93,24 @@ def test_every_reason_is_a_declared_one(steps):
     status = then(seen_of(resource_of(IN_BUCKET)), *(STEPS[name] for name in steps)).resource.status
 
     assert {each.reason for each in status.conditions} <= set(Reason)
+
+
+@given(st.permutations(range(7)), st.permutations(range(2)), st.permutations(["read", "write"]))
+def test_the_order_in_which_the_server_keeps_lists_does_not_matter(conditions, subjects, access):
+    """It merges them by key, and what it gives back in another order would be written for ever."""
+    spec = {**IN_BUCKET, "subjects": [GRANT, {**GRANT, "serviceAccount": "b", "access": ["write", "read"]}]}
+    seen = then(finished(accepted(spec)), STEPS["done"])
+    status = msgspec.to_builtins(seen.resource.status)
+    status["subjects"][1]["access"] = access
+    for name, order in (("conditions", conditions), ("subjects", subjects)):
+        status[name] = [status[name][place] for place in order]
+    manifest = {"metadata": msgspec.to_builtins(seen.resource.metadata), "spec": spec, "status": status}
+    resource = parse_resource({"apiVersion": "groundplane.dev/v1alpha1", "kind": "TenantCorpus", **manifest})
+    again = msgspec.structs.replace(seen, resource=resource)
+    step = next_step(again, NOW)
+
+    assert isinstance(step, Done)
+    assert status_after(again, step, NOW + 60) == resource.status == seen.resource.status
 
 
 def test_a_transition_has_its_time_and_a_new_message_does_not():
