@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import bucket_measures, raw_measures, router_measures, shard_measures
+from bench import bucket_measures, raw_measures, router_measures, shard_measures, simulation_measures
 from bench.bars import BARS
 from bench.measure import Plan
 from bench.raw_measures import Measure
@@ -15,7 +15,11 @@ from bench.report import Report
 from bench.workbench import Workbench
 
 MEASURES: tuple[Measure, ...] = (
-    raw_measures.MEASURES + shard_measures.MEASURES + bucket_measures.MEASURES + router_measures.MEASURES
+    *raw_measures.MEASURES,
+    *shard_measures.MEASURES,
+    *bucket_measures.MEASURES,
+    *router_measures.MEASURES,
+    *simulation_measures.MEASURES,
 )
 
 

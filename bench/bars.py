@@ -61,6 +61,7 @@ BARS = (
     _at_most(
         "handover_pause_s_100k", 2, "longest time without an acknowledged write while a second process takes over"
     ),
+    _at_least("simulation_seeds_per_s", 200, "of the log protocol's simulation, a core second"),
 )
 
 OPERATOR_BARS = (
