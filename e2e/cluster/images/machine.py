@@ -15,11 +15,7 @@ from e2e.cluster.steps import Command, run
 
 # Settings that say how an index is reached; others, such as folders of this machine, mean nothing inside a build.
 REACHING = ("extra-index-url", "index-url", "proxy", "timeout", "trusted-host")
-RANKS = {
-    "global": 0,
-    "install": 1,
-    ":env:": 2,
-}  # sections of a listing; the last one that has a setting wins, as in pip
+RANKS = {"global": 0, "install": 1, ":env:": 2}  # sections of a listing; the last that has a setting wins, as in pip
 CA_INSIDE = "/run/secrets/ca.pem"  # where a step of the Dockerfile finds it
 
 
