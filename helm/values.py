@@ -111,7 +111,7 @@ class SecretKey(_Part, frozen=True, kw_only=True):
 
 
 class Embedder(_Part, frozen=True, kw_only=True):
-    """What makes vectors of texts. Another model than before: docs/concepts.md says how to re-embed."""
+    """What makes vectors of texts. Another model than before: docs/reindex.md says what to do."""
 
     kind: Annotated[
         Literal["none", "embedded", "openai"],
