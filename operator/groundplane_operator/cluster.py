@@ -9,7 +9,7 @@ errors here, once:
 | 404 | none: `get` returns None, `delete` is done | |
 | 409, 410 | Unavailable `api_conflict` | look again and decide anew |
 | 403 | Denied `api_forbidden` | say so in a condition, try again later |
-| 400, 422 | InvalidInput `api_refused` | say so in a condition, wait for another spec |
+| 400, 422, and the 500 that a field of no schema gets in an apply | InvalidInput `api_refused` | say so in a condition, wait for another spec |
 | 429, 5xx, none in time | Unavailable `api_unavailable`, with Retry-After where there is one | back off |
 
 Source: Kubernetes API concepts, "Server-Side Apply", "Retrieving large results sets in chunks".
@@ -32,6 +32,9 @@ CALL_SECONDS: Final = 15.0
 PAGE: Final = 500
 MAX_RETRY_AFTER_SECONDS: Final = 60
 MAX_MESSAGE_CHARACTERS: Final = 512
+_NO_SUCH_FIELD: Final = (
+    "failed to create typed patch object"  # seen of 1.34: an apply with a misspelt field is answered 500
+)
 
 Manifest = dict[str, Any]
 """An object of the API server as JSON has it."""
@@ -159,7 +162,8 @@ class Cluster:
     async def apply(self, manifest: Manifest, subresource: str | None = None) -> Manifest:
         """Make the fields of `manifest` ours and as it says, creating the object if need be; return the object.
 
-        Fields that we applied before and that `manifest` has no more are removed; those of others are left alone.
+        Fields that we applied before and that `manifest` has no more are removed; those of others are left alone. Raises
+        InvalidInput for a field that the API server does not know.
         """
         metadata = manifest["metadata"]
         path = KINDS[manifest["kind"]].path(metadata["namespace"], metadata["name"], subresource)
@@ -271,7 +275,7 @@ def _fault(request: _Request, status: int, headers: Mapping[str, str], message: 
             return Denied(text, code="api_forbidden", status=403)
         case 429:
             return Unavailable(text, code="api_unavailable", retry_after_seconds=_retry_after(headers))
-        case _ if status < 500:
+        case _ if status < 500 or message.startswith(_NO_SUCH_FIELD):
             return InvalidInput(text, code="api_refused", status=status)
         case _:
             return Unavailable(text, code="api_unavailable", retry_after_seconds=_retry_after(headers))

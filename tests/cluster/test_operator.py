@@ -181,3 +181,11 @@ def test_deletion_with_policy_delete_waits_for_the_clean_up(scene):
     scene.end_pods("cleanup-acme-")
     wait_for(lambda: scene.api.get("TenantCorpus", "acme") is None, "the resource is gone", 60, scene.log_end)
     assert [event["reason"] for event in scene.api.list_all("Event") if event["reason"] == "CleanedUp"] == ["CleanedUp"]
+
+
+def test_a_misspelt_part_of_the_pod_is_named(scene):
+    """The API server drops what it does not know; the pod would run where it must not, and be applied for ever."""
+    scene.create(podTemplate={"affinity": {"nodeAfinity": {}}})
+
+    scene.wait_for_condition("Degraded", "True", "ApiRefused")
+    assert "nodeAfinity" in scene.condition("Degraded")["message"]
