@@ -38,8 +38,9 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 SEED = 20261201
 ACKNOWLEDGED = 10_000
 LONGEST_SECONDS = 400.0
-LIFE_SECONDS = (1.0, 6.0)
+LIFE_SECONDS = (1.0, 9.0)
 AWAY_SECONDS = 3.0
+COLLECTED_SECONDS = 10.0  # after which the log has moved on so far that what was here is collected
 WRITERS = 12
 READERS = 4
 ROUNDS = 2
@@ -58,7 +59,9 @@ WRONG_ORDER = (
 STORM = (
     Rule(DropAnswer(), ("PUT", "DELETE"), OBJECTS, probability=0.01),
     Rule(DeliverLate(0.3), ("PUT", "DELETE"), OBJECTS, probability=0.01),
+    Rule(DeliverLate(COLLECTED_SECONDS), ("PUT", "DELETE"), OBJECTS, probability=0.005),
     Rule(RepeatLater(0.5), ("PUT", "DELETE"), OBJECTS, probability=0.03),
+    Rule(RepeatLater(COLLECTED_SECONDS), ("PUT", "DELETE"), OBJECTS, probability=0.01),
     Rule(AnswerStatus(status=500, body=INTERNAL_ERROR, is_applied=True), ("PUT",), OBJECTS, probability=0.01),
     Rule(AnswerStatus(status=503, body=SLOW_DOWN), (), OBJECTS, probability=0.01),
     Rule(AnswerStatus(status=500), (), OBJECTS, probability=0.005),
