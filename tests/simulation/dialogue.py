@@ -27,7 +27,8 @@ class Dialogue:
     def send(self, answer: ops.Result) -> ops.Operation:
         """Take the answer to the operation returned last, and return the next. Raises StopIteration at the end."""
         if not self._parts:
-            return self._operation(self._main.send(answer))
+            operation = self._main.send(answer)
+            return self._hold(operation) if type(operation) is ops.Together else operation
         part, _ = self._parts.pop(self._turn)
         try:
             self._parts[self._turn] = (part, part.send(answer))
@@ -50,8 +51,10 @@ class Dialogue:
             yield self._parts[self._turn][0]
 
     def _operation(self, operation: ops.Operation) -> ops.Operation:
-        if not isinstance(operation, ops.Together):
-            return operation
+        return self._hold(operation) if isinstance(operation, ops.Together) else operation
+
+    def _hold(self, operation: ops.Together) -> ops.Operation:
+        """Begin all parts and return what the first one to have its turn wants."""
         self._values = {}
         self._parts = {number: (part, next(part)) for number, part in enumerate(operation.parts)}
         return self._next()
