@@ -39,6 +39,7 @@ class SnapshotEntry(msgspec.Struct, frozen=True, kw_only=True):
     upload_id: str
     files: int
     size: int
+    taken_at: float | None  # seconds since 1970
 
 
 class IncarnationEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +91,7 @@ def list_snapshots(layout: Layout) -> Steps[tuple[SnapshotEntry, ...]]:
             upload_id=snapshot.upload_id,
             files=len(snapshot.files),
             size=sum(file.size for file in snapshot.files),
+            taken_at=snapshot.taken_at,
         )
         for snapshot in manifest.snapshots
     )

@@ -242,6 +242,12 @@ class Journal:
         """Sequence of the newest published snapshot, 0 before the first."""
         return self.writer.manifest.newest_sequence
 
+    @property
+    def snapshot_taken_at(self) -> float | None:
+        """When the newest published snapshot was taken, in seconds since 1970; None before the first."""
+        snapshots = self.writer.manifest.snapshots
+        return snapshots[-1].taken_at if snapshots else None
+
     async def append(
         self, encoded: bytes, operations: Sequence[StoredOperation], embedding_id: str | None = None
     ) -> int:
@@ -279,9 +285,9 @@ class Journal:
         await run(self.writer.confirm(), self._store, self._state)
         return self.sequence
 
-    async def publish(self, files: tuple[LocalFile, ...], place: Place, progress: Progress) -> None:
+    async def publish(self, files: tuple[LocalFile, ...], place: Place, progress: Progress, *, taken_at: float) -> None:
         """Publish the files of a table flushed at `place`. Raises as `Writer.publish_snapshot` does."""
-        steps = self.writer.publish_snapshot(files, place.position, token=secrets.token_hex(16))
+        steps = self.writer.publish_snapshot(files, place.position, token=secrets.token_hex(16), taken_at=taken_at)
         await run(steps, self._store, self._state, progress.watch)
 
     async def collect(self) -> int:

@@ -59,7 +59,9 @@ class Snapshots:
         self._one_at_a_time = asyncio.Lock()
         self._hashes: dict[tuple[str, int, int, int], str] = {}
         self._dirty_since: float | None = None
-        self.last_success: float | None = None  # seconds since 1970; None before the first of this writer
+        self.last_success = journal.snapshot_taken_at  # seconds since 1970; None before the first
+        if self.last_success is not None:
+            self._metrics.last_snapshot.set(self.last_success)
 
     async def keep(self) -> None:
         """Flush and publish whenever it is due, until cancelled or an error ends the writer."""
@@ -144,7 +146,7 @@ class Snapshots:
                 files = await asyncio.to_thread(self._describe, directory)
             progress = Progress((file.size for file in files), self._clock, self._tell)
             try:
-                await self._journal.publish(files, place, progress)
+                await self._journal.publish(files, place, progress, taken_at=self._clock.now())
             finally:
                 progress.finish()
         except InvalidInput as error:

@@ -1,6 +1,7 @@
 """`groundplane corpus`: what lies in a corpus's store, read or restored without a running shard; and re-embedding it."""
 
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,9 @@ def log(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> No
 def snapshots(*, tenant: str | None, is_platform: bool, data: Path, output: str) -> None:
     """List the snapshots that are kept, oldest first."""
     found, _ = _inspect("snapshots", _corpus_of(data, tenant, is_platform=is_platform), data)
-    columns = ("sequence", "epoch", "files", "size", "upload_id")
-    _show(found, columns, output, right=("sequence", "epoch", "files", "size"))
+    rows = [{**each, "taken_at": _utc(each["taken_at"])} for each in found]
+    columns = ("sequence", "epoch", "files", "size", "taken_at", "upload_id")
+    _show(rows, columns, output, right=("sequence", "epoch", "files", "size"))
 
 
 @corpus.command()
@@ -102,6 +104,11 @@ def restore(
     else:
         print_table(("what", "value"), [(name, str(value)) for name, value in restored.items()])
     _note(f"{entry.name} is now {restored['incarnation']}, restored up to {restored['sequence']}: start groundplane up")
+
+
+def _utc(seconds: float | None) -> str | None:
+    """Return a time as people read it; None: it was not recorded."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _corpus_of(data: Path, tenant: str | None, *, is_platform: bool) -> CorpusEntry:

@@ -34,7 +34,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sha256: str
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A complete copy of the table. `sequence`, `epoch` and `digest` are those of the last record that it holds."""
 
     upload_id: str
@@ -42,6 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     epoch: Epoch
     digest: str  # hex
     files: tuple[SnapshotFile, ...]
+    taken_at: float | None = None  # seconds since 1970, by the writer's clock: for people, no rule rests on it
 
     @property
     def position(self) -> Position:

@@ -51,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
     position: Position
     files: tuple[LocalFile, ...]
     standing: Standing
+    taken_at: float | None = None  # see `Snapshot`
 
 
 def publish(cell: ManifestCell, plan: Plan, check_ours: Callable[[Manifest], None]) -> Steps[Snapshot]:
@@ -100,6 +101,7 @@ def describe(plan: Plan, files: tuple[SnapshotFile, ...]) -> Snapshot:
         epoch=plan.position.epoch,
         digest=plan.position.digest.hex(),
         files=files,
+        taken_at=plan.taken_at,
     )
 
 

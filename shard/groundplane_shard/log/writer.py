@@ -84,16 +84,18 @@ class Writer:
             self._in_flight = None
         return Committed(batch.record.sequence, batch.position.digest)
 
-    def publish_snapshot(self, files: tuple[LocalFile, ...], position: Position, *, token: str) -> Steps[Snapshot]:
+    def publish_snapshot(
+        self, files: tuple[LocalFile, ...], position: Position, *, token: str, taken_at: float | None = None
+    ) -> Steps[Snapshot]:
         """Upload the files of a frozen table, verify them all, and list them in MANIFEST.
 
         `position` is the one that `Apply` or `Restore` gave the state that was frozen, never the log's head at the time
-        of the call. `token` is fresh random hex for every call. Raises Superseded, Unavailable (not published),
+        of the call. `token` is fresh random hex for every call, `taken_at` what the clock says. Raises Superseded, Unavailable (not published),
         InvalidInput (not newer than the newest snapshot), OutcomeUnknown (repeat with a new token), CorruptData (an upload
         does not verify).
         """
         upload = upload_id(self.epoch, token)
-        plan = publishing.Plan(self._layout, upload, position, files, self._standing)
+        plan = publishing.Plan(self._layout, upload, position, files, self._standing, taken_at)
         snapshot = yield from publishing.publish(self.cell, plan, self._check_ours)
         self._published |= {upload}
         return snapshot

@@ -7,6 +7,8 @@ import pytest
 
 from groundplane.analysis import Analyser
 from groundplane.errors import InvalidInput, Unavailable
+from groundplane.process.metrics import new_registry
+from groundplane_shard.metrics import ShardMetrics
 from groundplane_shard.payload import encode
 from tests.shard.corpus_model import DIMENSION, stored
 from tests.shard.shard_parts import (
@@ -196,3 +198,17 @@ async def test_a_shard_that_restores_says_how_far_it_is(shard, store, tmp_path):
         await until(lambda: again.unready_detail == "restoring 0/1 MiB")
         held.set()
         await until(lambda: again.unready_detail is None)
+
+
+async def test_the_age_of_the_last_snapshot_survives_a_start(shard, store, tmp_path, clock):
+    """An alert on old snapshots would fire after every restart, or never for a corpus whose snapshots fail since one."""
+    async with running(shard):
+        await shard.write(write_request(document("a")))
+        taken_at = (await shard.snapshot()).snapshot_time
+    clock.advance(3_600.0)
+    metrics = ShardMetrics(new_registry())
+    async with running(make_shard(store, tmp_path / "again", clock=clock, metrics=metrics)) as again:
+        found = again.status().snapshot_time
+        shown = metrics.last_snapshot._value.get()
+
+    assert (found, shown) == (taken_at, taken_at)
