@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundplane.wire.names import corpus_key
@@ -62,6 +62,7 @@ def settle(claimants, order):
 
 
 @given(installations(), st.data())
+@settings(deadline=None)
 def test_nothing_is_ever_held_by_two_whatever_the_order_of_passes(claimants, data):
     """Two corpora of one tenant would be two truths; a subject of two corpora would see both."""
     uids = [each.uid for each in claimants]
@@ -74,6 +75,7 @@ def test_nothing_is_ever_held_by_two_whatever_the_order_of_passes(claimants, dat
 
 
 @given(installations(), st.data())
+@settings(deadline=None)
 def test_every_claim_has_exactly_one_holder_and_only_that_one_is_not_refused(claimants, data):
     """Nobody waits for nobody: as long as somebody wants a tenant, one resource can have it."""
     uids = [each.uid for each in claimants]
@@ -88,6 +90,7 @@ def test_every_claim_has_exactly_one_holder_and_only_that_one_is_not_refused(cla
 
 
 @given(installations(), st.permutations(range(6)))
+@settings(deadline=None)
 def test_the_order_of_a_list_does_not_decide(claimants, order):
     """Caches give lists in any order."""
     shuffled = [claimants[place] for place in order if place < len(claimants)]

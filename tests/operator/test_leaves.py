@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundplane_operator import names
@@ -42,6 +42,7 @@ def test_a_manifest_equals_itself(manifest):
 
 
 @given(disturbed())
+@settings(deadline=None)
 def test_applying_a_manifest_makes_any_live_object_equal(case):
     """Else it would be applied at every look, for ever."""
     manifest, live = case
@@ -51,6 +52,7 @@ def test_applying_a_manifest_makes_any_live_object_equal(case):
 
 
 @given(disturbed())
+@settings(deadline=None)
 def test_no_difference_means_that_every_rendered_leaf_is_there(case):
     """What is not seen here is never repaired."""
     manifest, live = case
@@ -61,6 +63,7 @@ def test_no_difference_means_that_every_rendered_leaf_is_there(case):
 
 
 @given(st.sampled_from([manifest for _, manifest in MANIFESTS]), FOREIGN)
+@settings(deadline=None)
 def test_fields_and_entries_of_others_do_not_matter(manifest, value):
     """Webhooks, autoscalers and people add what is theirs, and keep it."""
     live = copy.deepcopy(manifest)

@@ -1,7 +1,7 @@
 """Where the pods of a Deployment stand, and whether another corpus may replace its own."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundplane_operator.rollout import Fleet, fleet_of, rollout_of, try_hold_back
@@ -75,6 +75,7 @@ def test_the_fleet_counts_replacements_alone():
 
 
 @given(NAMES, NAMES, st.integers(1, 4))
+@settings(deadline=None)
 def test_no_further_corpus_begins_beyond_the_limit_or_after_a_failure(rolling, failed, limit):
     """The law of the gate."""
     passes = try_hold_back("agents/other", Fleet(rolling=rolling, failed=failed), limit) is None
@@ -83,6 +84,7 @@ def test_no_further_corpus_begins_beyond_the_limit_or_after_a_failure(rolling, f
 
 
 @given(NAMES, NAMES, st.integers(1, 4))
+@settings(deadline=None)
 def test_a_corpus_that_rolls_or_failed_may_go_on(rolling, failed, limit):
     """Its next template may be the repair, and it takes no further place."""
     fleet = Fleet(rolling=rolling, failed=failed)

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundplane.api.v1alpha1 import CONDITION_TYPES, Condition, TenantCorpusStatus
@@ -49,6 +49,7 @@ def then(seen, *steps, now=NOW, **metadata):
 
 
 @given(st.lists(st.sampled_from(sorted(set(STEPS) - {"done"})), max_size=6), st.integers(2, 9))
+@settings(deadline=None)
 def test_observed_generation_is_not_set_before_the_generation_is_finished(steps, generation):
     """`kubectl wait` after an edit must not pass on the state of before."""
     seen = then(finished(accepted(IN_BUCKET)), STEPS["done"])
@@ -71,6 +72,7 @@ def test_a_finished_generation_stands_in_the_status_and_in_each_condition():
 
 
 @given(st.sampled_from(sorted(STEPS)), st.floats(1, 1e6))
+@settings(deadline=None)
 def test_the_same_step_again_writes_nothing(name, later):
     """In a steady state, and while something is waited for, the API server hears nothing of us."""
     seen = then(finished(accepted(IN_BUCKET)), STEPS[name])
@@ -79,6 +81,7 @@ def test_the_same_step_again_writes_nothing(name, later):
 
 
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6))
+@settings(deadline=None)
 def test_conditions_keep_their_order_and_are_there_once(steps):
     """The list is a map by type: the API server refuses a type twice."""
     status = then(seen_of(resource_of(IN_BUCKET)), *(STEPS[name] for name in steps)).resource.status
@@ -88,6 +91,7 @@ def test_conditions_keep_their_order_and_are_there_once(steps):
 
 
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6))
+@settings(deadline=None)
 def test_every_reason_is_a_declared_one(steps):
     """They are documented, and people match on them."""
     status = then(seen_of(resource_of(IN_BUCKET)), *(STEPS[name] for name in steps)).resource.status
@@ -96,6 +100,7 @@ def test_every_reason_is_a_declared_one(steps):
 
 
 @given(st.permutations(range(7)), st.permutations(range(2)), st.permutations(["read", "write"]))
+@settings(deadline=None)
 def test_the_order_in_which_the_server_keeps_lists_does_not_matter(conditions, subjects, access):
     """It merges them by key, and what it gives back in another order would be written for ever."""
     spec = {**IN_BUCKET, "subjects": [GRANT, {**GRANT, "serviceAccount": "b", "access": ["write", "read"]}]}

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundplane_operator.children import next_witness
@@ -27,6 +27,7 @@ REPORTS = st.lists(st.tuples(WITNESSES, st.floats(0, 100)), max_size=12)
 
 
 @given(REPORTS)
+@settings(deadline=None)
 def test_a_witness_is_never_lowered_and_never_written_twice_in_thirty_seconds(reports):
     """A lower one would hide a loss; a shard that is behind reports what it has."""
     known, now, written = None, NOW, []
@@ -44,6 +45,7 @@ def test_a_witness_is_never_lowered_and_never_written_twice_in_thirty_seconds(re
 
 
 @given(WITNESSES, WITNESSES)
+@settings(deadline=None)
 def test_after_thirty_seconds_the_higher_of_two_stands(known, reported):
     """Epoch first, as the shard compares them."""
     after = raise_witness(Witnessed(known, format_time(NOW)), reported, NOW + WITNESS_SECONDS)
