@@ -11,6 +11,7 @@ from groundplane.cli.connection import data_option, output_option
 from groundplane.cli.corpus_tool import ToolCall, run_tool
 from groundplane.cli.reindex import reindex
 from groundplane.cli.terminal import notes_console, print_json, print_table, warn
+from groundplane.errors import InvalidInput
 from groundplane.local.callers import find_corpus, read_directory
 from groundplane.local.identity import read_incarnation, switch_incarnation
 from groundplane.local.layout import DataDirectory, write_witness
@@ -104,6 +105,45 @@ def restore(
     else:
         print_table(("what", "value"), [(name, str(value)) for name, value in restored.items()])
     _note(f"{entry.name} is now {restored['incarnation']}, restored up to {restored['sequence']}: start groundplane up")
+
+
+@corpus.command()
+@click.argument("incarnation")
+@click.option("--complete", "may_be_complete", is_flag=True, help="Also a whole corpus, not only half a restore.")
+@_corpus_options
+def erase(
+    *, incarnation: str, may_be_complete: bool, tenant: str | None, is_platform: bool, data: Path, output: str
+) -> None:
+    """Remove an incarnation from the store for good, such as a restore that was cut off. groundplane up must be stopped.
+
+    Never the current one. Cut off itself, it may be repeated.
+    """
+    entry = _corpus_of(data, tenant, is_platform=is_platform)
+    directory = DataDirectory(data)
+    with hold_data_directory(directory):
+        doomed = parse_incarnation(incarnation)
+        _check_erasable(_inspect("incarnations", entry, data)[0], doomed, may_be_complete=may_be_complete)
+        if doomed == read_incarnation(directory, entry.key):
+            raise InvalidInput(
+                f"incarnation {doomed} is the current one of {entry.name}: expected another, since a start would find nothing"
+            )
+        erased, _ = run_tool(ToolCall(arguments=("erase",), key=entry.key, incarnation=doomed), directory, _note)
+    if output == "json":
+        print_json(erased)
+    else:
+        print_table(("what", "value"), [(name, str(value)) for name, value in erased.items()])
+
+
+def _check_erasable(found: list[dict[str, Any]], doomed: Incarnation, *, may_be_complete: bool) -> None:
+    state = next((each["state"] for each in found if each["incarnation"] == doomed), None)
+    if state is None:
+        raise InvalidInput(
+            f"incarnation {doomed} is not in the store: expected one of `groundplane corpus incarnations`"
+        )
+    if state == "complete" and not may_be_complete:
+        raise InvalidInput(
+            f"incarnation {doomed} is complete: expected an unfinished restore; --complete removes a whole corpus, for good"
+        )
 
 
 def _utc(seconds: float | None) -> str | None:
