@@ -400,13 +400,14 @@ async def test_pages_of_what_is_pending_are_bounded_and_complete(open_shard, mon
     monkeypatch.setattr("groundplane_shard.pending.EXAMINED_DOCUMENTS", 3)
     async with running(open_shard()) as shard:
         await begun(shard, *"abcdefgh")
-        pages, after = [], ""
-        while after is not None:
-            page = await shard.pending(after, CHUNKER)
-            pages.append([row.doc_id for row in page.documents])
-            after = page.after
+        page = await shard.pending("", CHUNKER)
+        pages = [page.documents]
+        while page.after is not None:
+            page = await shard.pending(page.after, CHUNKER)
+            pages.append(page.documents)
 
-        assert pages == [["b", "c"], ["d", "e"], ["f", "g"], ["h"]]
+        ids = [[row.doc_id for row in documents] for documents in pages]
+        assert ids == [["b", "c"], ["d", "e"], ["f", "g"], ["h"]]
 
 
 async def test_a_step_goes_alone(open_shard):

@@ -13,6 +13,7 @@ from groundplane_shard import preparing
 from groundplane_shard.arrivals import Arrivals
 from groundplane_shard.committer import WriteLimits
 from groundplane_shard.corpus import Corpus
+from groundplane_shard.engines import Made
 from groundplane_shard.preparing import prepare_all
 from groundplane_shard.rows import prepare_operation
 from groundplane_shard.stores import MemoryStore, run
@@ -116,7 +117,7 @@ async def test_what_manifest_says_of_an_id_wins_over_what_a_request_says(shard, 
     await outcome(shard.write(write_request(document("a"))))
     store.rule = nothing
     serving = serving_of(shard)
-    serving._embedding = None  # as if the answer to the registration had been lost
+    serving.corpus.made = Made()  # as if the answer to the registration had been lost
     wide = msgspec.structs.replace(identity(), dimension=5)
     error = await outcome(
         shard.write(write_request(replace("b", ["pump"], [(1.0, 0.0, 0.0, 0.0, 0.0)]), embedding=wide))
@@ -345,8 +346,8 @@ async def test_every_answer_carries_life_epoch_and_sequence(shard):
 async def test_known_is_what_is_stored_just_so(shard):
     """The router embeds nothing for it: another text, and a document that is not there, must be embedded."""
     await shard.write(write_request(document("a"), document("b", "pump", "valve")))
-    entries = {doc_id: serving_of(shard).corpus.entry(doc_id) for doc_id in "ab"}
-    digests = [("a", entries["a"].content_hash), ("b", entries["b"].content_hash), ("a", b"other"), ("c", b"")]
+    corpus = serving_of(shard).corpus
+    digests = [(doc_id, corpus.content_hash(doc_id) or b"") for doc_id in "ab"] + [("a", b"other"), ("c", b"")]
     answer = await shard.known(KnownRequest(incarnation=INCARNATION, documents=tuple(digests)))
 
     assert answer.chunks == (1, 2, None, None)
@@ -356,11 +357,11 @@ async def test_known_is_what_is_stored_just_so(shard):
 async def test_nothing_is_known_to_a_shard_that_was_superseded(shard):
     """`unchanged` acknowledges: the writer of now may have deleted the document (I5)."""
     await shard.write(write_request(document("a")))
-    entry = serving_of(shard).corpus.entry("a")
+    digest = serving_of(shard).corpus.content_hash("a") or b""
     other = replica()
     state = local_state(shard._store, shard._work_directory / "newer")
     await run(other.open(), shard._store, state)
     await run(other.take_over(), shard._store, state)
-    request = KnownRequest(incarnation=INCARNATION, documents=(("a", entry.content_hash),))
+    request = KnownRequest(incarnation=INCARNATION, documents=(("a", digest),))
 
     assert isinstance(await outcome(shard.known(request)), Superseded)
