@@ -7,6 +7,7 @@ import yaml
 from e2e.cluster.control_plane import kubectl
 from e2e.cluster.steps import StepFailed, run
 from tests.helm.cases import CASES
+from tests.support.helm import previous_chart
 from tests.support.live_objects import wait_for
 
 OPERATOR_NEEDS = [
@@ -26,6 +27,10 @@ class Installed:
     def __init__(self, control_plane, namespace, manifests):
         self._control_plane = control_plane
         self.namespace = namespace
+        self.apply(manifests)
+
+    def apply(self, manifests):
+        """Make all of it as the manifests say."""
         for group in (["CustomResourceDefinition"], ["ServiceAccount"], None):
             self._apply([each for each in manifests if group is None or each["kind"] in group])
 
@@ -63,16 +68,26 @@ class Installed:
         run(msgspec.structs.replace(command, standard_input=yaml.safe_dump_all(manifests).encode()))
 
 
+def manifests_in(namespace, chart, case):
+    """Return the manifests of a case in one namespace alone."""
+    values = {**CASES[case], "extraObjects": []}
+    if "watch" in values:
+        values["watch"] = {**values["watch"], "namespaces": []}
+    return chart.manifests(values, f"--namespace={namespace}")
+
+
+def without_hooks(manifests):
+    """Return what Helm upgrades; hooks it makes anew."""
+    return [each for each in manifests if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+
+
 @pytest.fixture
 def install(control_plane, namespace, chart):
     """Install a case in a namespace that admits restricted pods alone, with names of namespaces as they are here."""
 
-    def install(case):
+    def install(case, chart=chart):
         run(kubectl(control_plane, "label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted"))
-        values = {**CASES[case], "extraObjects": []}
-        if "watch" in values:
-            values["watch"] = {**values["watch"], "namespaces": []}
-        return Installed(control_plane, namespace, chart.manifests(values, f"--namespace={namespace}"))
+        return Installed(control_plane, namespace, manifests_in(namespace, chart, case))
 
     return install
 
@@ -114,3 +129,19 @@ def test_named_secrets_are_the_only_ones_that_the_operator_reads(install):
     assert not installed.may("operator", "get secrets/another")
     assert installed.may("operator", "patch secrets/groundplane-router-key")
     assert not installed.may("operator", "patch secrets/bucket-keys")
+
+
+@pytest.mark.parametrize("case", ["default", "namespaced"])
+def test_an_install_of_the_previous_chart_can_be_upgraded(install, chart, case, tmp_path):
+    """A selector or another field that may never change ends an upgrade half way, at everybody who has installed it."""
+    previous = previous_chart(tmp_path)
+    if previous is None:
+        pytest.skip("the chart's history is not at hand")
+    installed = install(case, msgspec.structs.replace(chart, chart=previous))
+
+    installed.apply(without_hooks(manifests_in(installed.namespace, chart, case)))
+
+    assert installed.kubectl("get", "deployments", "--output=name").split() == [
+        "deployment.apps/groundplane-operator",
+        "deployment.apps/groundplane-router",
+    ]

@@ -1,7 +1,10 @@
 """Helm for tests: the chart rendered as a user's Helm renders it. Built once from its Go module by `e2e.cluster.builds`."""
 
+import io
 import json
 import os
+import subprocess
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from e2e.cluster.steps import Command, run
 from e2e.cluster.toolchain import cache_directory
 
 PROGRAM = "helm"
-CHART = Path(__file__).parents[2] / "helm/groundplane"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm/groundplane"
 RELEASE = "groundplane"
 NAMESPACE = "groundplane-system"
 
@@ -27,14 +31,15 @@ class Helm(msgspec.Struct, frozen=True):
     """The program. Every method raises StepFailed with its words."""
 
     program: Path
+    chart: Path = CHART
 
     def lint(self, values: Mapping[str, Any]) -> str:
         """Return what `helm lint --strict` has to say of the chart with `values`."""
-        return self._run("lint", str(CHART), "--strict", *_kubernetes(), values=values)
+        return self._run("lint", str(self.chart), "--strict", *_kubernetes(), values=values)
 
     def template(self, values: Mapping[str, Any], *arguments: str) -> str:
         """Return the manifests with `values`, as text."""
-        return self._run("template", RELEASE, str(CHART), *_kubernetes(), *arguments, values=values)
+        return self._run("template", RELEASE, str(self.chart), *_kubernetes(), *arguments, values=values)
 
     def manifests(self, values: Mapping[str, Any], *arguments: str) -> list[Manifest]:
         """Return the manifests with `values`."""
@@ -66,3 +71,21 @@ def build() -> Path:
     """Return the program, built if the cache lacks it. Raises `e2e.cluster.steps.StepFailed`."""
     builds.build(cache_directory(os.environ), (PROGRAM,))
     return builds.binary(cache_directory(os.environ), PROGRAM)
+
+
+def previous_chart(directory: Path) -> Path | None:
+    """Return the chart as it was before the last commit that changed it, in `directory`; None where no history tells."""
+    place = str(CHART.relative_to(ROOT))
+    try:
+        commits = _git("log", "-2", "--format=%H", "--", place).decode().split()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    if len(commits) < 2:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", commits[1], place))) as archive:
+        archive.extractall(directory, filter="data")
+    return directory / place
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(("git", *arguments), cwd=ROOT, check=True, capture_output=True).stdout
