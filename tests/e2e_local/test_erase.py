@@ -3,6 +3,7 @@
 import pytest
 
 from groundplane.cli.corpus import _check_erasable
+from groundplane.wire.names import Incarnation
 from tests.support.command_line import EXAMPLES, answer, groundplane, running_up
 
 pytestmark = pytest.mark.process
@@ -48,6 +49,6 @@ def test_another_life_is_removed_and_the_current_one_never(tmp_path):
 @pytest.mark.parametrize("state", ["unfinished", "damaged"])
 def test_half_a_restore_is_removed_without_further_asking(state):
     """Nothing ever opens it, so nothing is lost."""
-    life = "00000000-0000-4000-8000-00000000000a"
+    life = Incarnation("00000000-0000-4000-8000-00000000000a")
 
     _check_erasable([{"incarnation": life, "state": state}], life, may_be_complete=False)

@@ -37,7 +37,8 @@ from groundplane_shard.stores import files
 from groundplane_shard.stores.protocol import checked_key
 
 PAGE_KEYS = 1000
-_THREADS = 4
+_CALL_THREADS = 4
+_FILE_THREADS = 2  # apart, so that a restore or snapshot never keeps the log waiting
 _MAKE_DIRECTORY_TRIES = 3  # a directory may be removed, when it becomes empty, between its making and its use
 _CODES = {errno.ENOSPC: "disk_full", errno.EDQUOT: "disk_full", errno.EROFS: "read_only"}
 
@@ -58,11 +59,13 @@ class LocalStore:
             files.make_directories(self._temporary, self._root)
             files.sweep(self._temporary)
             files.repair_modes(self._root)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="store")
+        self._calls = ThreadPoolExecutor(_CALL_THREADS, thread_name_prefix="store")
+        self._files = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="store-file")
 
     def close(self) -> None:
         """Wait for the calls under way and end the threads."""
-        self._threads.shutdown()
+        self._calls.shutdown()
+        self._files.shutdown()
 
     async def get(self, key: str) -> Found | Absent:
         """Return the object's bytes and etag."""
@@ -78,15 +81,15 @@ class LocalStore:
 
     async def upload(self, key: str, file: LocalFile) -> Stored | PreconditionFailed:
         """Store a copy of a local file as `create` does."""
-        return await self._in_thread(lambda: self._upload(self._path(key), file))
+        return await self._in_file_thread(lambda: self._upload(self._path(key), file))
 
     async def download(self, key: str, target: Path, *, size: int, sha256: str) -> Verified | Damaged:
         """Copy the object to the new file `target`, making directories; not fsynced, the local disk is a cache."""
-        return await self._in_thread(lambda: self._download(key, target, size, sha256))
+        return await self._in_file_thread(lambda: self._download(key, target, size, sha256))
 
     async def verify(self, key: str, *, size: int, sha256: str) -> Verified | Damaged:
         """Say whether the stored bytes are these."""
-        return await self._in_thread(lambda: self._copy_verified(key, None, size, sha256))
+        return await self._in_file_thread(lambda: self._copy_verified(key, None, size, sha256))
 
     async def list_page(self, prefix: str, start_after: str) -> Listed:
         """Return one page of keys in code point order."""
@@ -99,7 +102,10 @@ class LocalStore:
     # -- what runs in the threads
 
     async def _in_thread(self, work: Callable[[], Value]) -> Value:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        return await asyncio.get_running_loop().run_in_executor(self._calls, work)
+
+    async def _in_file_thread(self, work: Callable[[], Value]) -> Value:
+        return await asyncio.get_running_loop().run_in_executor(self._files, work)
 
     def _path(self, key: str) -> Path:
         return self._root / checked_key(key)

@@ -1,5 +1,6 @@
 """What only the local store promises: modes, crashes, faults of the disk, several processes."""
 
+import asyncio
 import errno
 import hashlib
 import os
@@ -7,13 +8,14 @@ import stat
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 
 from groundplane.errors import OutcomeUnknown, Unavailable
-from groundplane_shard.log.operations import Absent, Found, PreconditionFailed, Stored
-from groundplane_shard.stores import LocalStore
+from groundplane_shard.log.operations import Absent, Found, LocalFile, PreconditionFailed, Stored
+from groundplane_shard.stores import LocalStore, files
 
 KEY = "t-acme/i/log/00000000000000000001"
 
@@ -68,7 +70,7 @@ async def test_wrong_modes_are_repaired_at_opening(root, store):
 CRASHING = """
 import asyncio, os, sys
 from pathlib import Path
-from groundplane_shard.stores import LocalStore
+from groundplane_shard.stores import LocalStore, files
 
 calls, deadly = 0, int(sys.argv[2])
 
@@ -152,7 +154,7 @@ REPLACING = """
 import asyncio, sys
 from pathlib import Path
 from groundplane_shard.log.operations import Stored
-from groundplane_shard.stores import LocalStore
+from groundplane_shard.stores import LocalStore, files
 
 async def main():
     store, won = LocalStore(Path(sys.argv[1])), 0
@@ -281,3 +283,27 @@ async def test_directories_that_become_empty_are_removed(root, store):
     await store.delete("t-acme/i/snapshots/u1/data/a")
 
     assert sorted(path.name for path in Path(root / "t-acme/i/snapshots").iterdir()) == ["u2"]  # noqa: ASYNC240  # a test
+
+
+async def test_large_files_do_not_keep_the_log_waiting(store, tmp_path, monkeypatch):
+    """A snapshot uploads several files at a time; a write must not wait until one of them is through."""
+    released = threading.Event()
+    copy = files.copy_hashed
+
+    def held(source, target):
+        released.wait(10)
+        return copy(source, target)
+
+    monkeypatch.setattr(files, "copy_hashed", held)
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    local = LocalFile(path="a", source=str(source), size=1, sha256=hashlib.sha256(b"x").hexdigest())
+    uploads = [asyncio.create_task(store.upload(f"t-acme/i/snapshots/{number}", local)) for number in range(8)]
+    try:
+        async with asyncio.timeout(5):
+            written = await store.create("t-acme/i/log/1", b"record")
+    finally:
+        released.set()
+
+    assert isinstance(written, Stored)
+    assert all(isinstance(each, Stored) for each in await asyncio.gather(*uploads))
