@@ -140,7 +140,6 @@ def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.timeout(240)
 def test_a_corpus_changes_its_model_over_kills_of_everything(
     installation: Installation, encoder: SentenceEncoderServer
 ) -> None:
