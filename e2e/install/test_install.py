@@ -74,6 +74,18 @@ def test_an_upgrade_of_the_release_leaves_the_shards_alone(installation: Install
     assert installation.shard_pods() == before
 
 
+def test_files_of_a_config_map_are_found_by_their_words(installation: Installation) -> None:
+    """All that such a volume shows are links, which the search follows nowhere: it has to begin behind them."""
+    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "handbook"}}
+    installation.release.kubectl.apply({**files, "data": {"valves.md": "Quarzwinder valves are painted ochre."}})
+
+    installation.release.apply(grep={"volume": {"configMap": {"name": "handbook"}}})
+
+    answer = installation.agents["acme-agent"].ground("quarzwinder ochre")
+    assert (answer.status, answer.body["tier"]) == (200, "grep")
+    assert found(answer.body) != []
+
+
 def test_an_uninstall_keeps_corpora_and_data(indexed: Installation) -> None:
     """A release can be removed and installed again, by mistake too, and nothing that was indexed is lost."""
     before = indexed.shard_pods()

@@ -2,8 +2,12 @@
 
 import pytest
 
+from groundplane.api.v1alpha1 import KIND
+from groundplane_operator.cache import CHILD_KINDS
+from groundplane_operator.cluster import KINDS
 from groundplane_operator.keys import SECRET_NAMES
 from groundplane_operator.names import COMPONENT_LABEL
+from groundplane_operator.observed import ChildKind
 from groundplane_operator.settings import read_operator_settings
 from tests.helm.cases import CASES
 from tests.helm.objects import named, of_kind, pods, rules, variables
@@ -62,6 +66,23 @@ def test_the_operator_may_change_its_own_two_secrets_and_no_other(manifests):
     ]
 
     assert changing == [(sorted(SECRET_NAMES.values()), ["get", "patch"])]
+
+
+@pytest.mark.parametrize("case", ["default", "namespaced"])
+def test_the_operator_may_do_to_each_kind_what_it_does(cases, case):
+    """A kind of child that is added to the operator and not to its role stops every corpus of every cluster."""
+    granted = {
+        f"{group}/{resource}": set(rule["verbs"])
+        for role, rule in rules(cases[case])
+        if role.startswith("groundplane-operator")
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+    for kind in (*CHILD_KINDS, KIND):
+        group, _, _ = KINDS[kind].api_version.rpartition("/")
+        needed = {"get", "list", "watch"} | ({"create", "patch"} if kind in set(map(str, ChildKind)) else set())
+        assert needed <= granted[f"{group}/{KINDS[kind].plural}"], kind
 
 
 def test_shards_let_the_chart_s_pods_in(manifests):
