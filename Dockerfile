@@ -18,23 +18,18 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
       --require-hashes --only-binary :all: -r /opt/groundplane/requirements.lock \
  && rm -r /tmp/tools
 
-# The project itself, as the files that it adds to /opt/groundplane.
+# The project itself, as the files that it adds to /opt/groundplane; of this stage's own environment, with pip and the build
+# backend in it, nothing goes further. .dockerignore names what `.` is.
 FROM ${BASE_IMAGE} AS code
 COPY requirements-build.lock /build/
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
-    python3 -m venv /tools \
- && python3 -m venv --without-pip /opt/groundplane \
- && PIP_CONFIG_FILE=/run/secrets/pip.conf /tools/bin/pip install \
+    python3 -m venv /opt/groundplane \
+ && PIP_CONFIG_FILE=/run/secrets/pip.conf /opt/groundplane/bin/pip install \
       --no-cache-dir --disable-pip-version-check --progress-bar off \
       --require-hashes --only-binary :all: -r /build/requirements-build.lock
-COPY pyproject.toml README.md LICENSE /build/
-COPY lib /build/lib
-COPY operator /build/operator
-COPY router /build/router
-COPY shard /build/shard
-RUN /tools/bin/pip wheel --no-index --no-deps --no-build-isolation --wheel-dir /wheels /build \
- && /tools/bin/pip --python /opt/groundplane/bin/python install \
-      --no-index --no-deps --no-warn-script-location --root /layer /wheels/*.whl
+COPY . /build
+RUN /opt/groundplane/bin/pip install \
+      --no-cache-dir --no-index --no-deps --no-build-isolation --no-warn-script-location --root /layer /build
 
 # The last layer is the only one that a change of code makes anew.
 FROM dependencies

@@ -91,13 +91,11 @@ def test_dockerignore_lets_in_exactly_what_is_copied_here():
     assert [line for line in lines[1:] if not line.startswith("!")] == [f"**/{pattern}" for pattern in LEFT_OUT]
 
 
-def test_the_dockerfile_copies_nothing_that_is_not_in_the_context():
-    """A file that only one checkout has would fail the build of everybody else."""
+def test_dependencies_are_installed_before_the_code_is_there():
+    """A change of code must not install the dependencies again."""
     copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
-    copied = {name for sources in copies for name in sources.split()}
-
-    assert copied == {*RECIPE, *CODE} - {"Dockerfile", ".dockerignore"}
+    assert copies == ["requirements-image.lock", "requirements-build.lock", "."]
 
 
 def test_the_dockerfile_has_the_version_of_the_project():
