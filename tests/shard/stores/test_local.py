@@ -299,6 +299,7 @@ async def test_large_files_do_not_keep_the_log_waiting(store, tmp_path, monkeypa
     source.write_bytes(b"x")
     local = LocalFile(path="a", source=str(source), size=1, sha256=hashlib.sha256(b"x").hexdigest())
     uploads = [asyncio.create_task(store.upload(f"t-acme/i/snapshots/{number}", local)) for number in range(8)]
+    await asyncio.sleep(0)  # they begin
     try:
         async with asyncio.timeout(5):
             written = await store.create("t-acme/i/log/1", b"record")

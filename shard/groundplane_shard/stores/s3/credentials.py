@@ -1,4 +1,4 @@
-"""The keys of a bucket: fixed ones from the environment, or a mounted Secret that is read again when it changes.
+"""The keys of a bucket: fixed ones from the environment, a mounted Secret that is read again when it changes, or a role's.
 
 Keys appear in no text: the structs have no values in their `repr`, and errors name files only.
 """
@@ -126,12 +126,21 @@ def credential_source(settings: S3Settings) -> CredentialSource:
             "GROUNDPLANE_S3_CREDENTIALS_DIRECTORY is set beside GROUNDPLANE_S3_ACCESS_KEY: keep one of them",
             code="invalid_settings",
         )
+    if settings.identity:
+        if has_keys or settings.credentials_directory:
+            raise InvalidInput(
+                "GROUNDPLANE_S3_IDENTITY=cloud is set beside keys of the bucket: keep one of them",
+                code="invalid_settings",
+            )
+        from groundplane_shard.stores.s3.cloud_credentials import CloudCredentials  # it imports this module
+
+        return CloudCredentials(settings.identity_endpoint)
     if settings.credentials_directory:
         return MountedCredentials(Path(settings.credentials_directory))
     if not settings.access_key or not settings.secret_key:
         raise InvalidInput(
             "the object store needs credentials: set GROUNDPLANE_S3_ACCESS_KEY and GROUNDPLANE_S3_SECRET_KEY, "
-            "or GROUNDPLANE_S3_CREDENTIALS_DIRECTORY",
+            "or GROUNDPLANE_S3_CREDENTIALS_DIRECTORY, or GROUNDPLANE_S3_IDENTITY=cloud",
             code="invalid_settings",
         )
     if not all(map(_KEY.fullmatch, (settings.access_key, settings.secret_key, settings.session_token))):

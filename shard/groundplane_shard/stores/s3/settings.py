@@ -1,7 +1,7 @@
 """Where a bucket is, and the settings of its client that are not part of the URL."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import msgspec
@@ -50,6 +50,16 @@ class S3Settings(msgspec.Struct, frozen=True, kw_only=True):
             "directory of a mounted Secret with files access-key, secret-key and, if needed, session-token; "
             "read again when they change",
         ),
+    ] = ""
+    identity: Annotated[
+        Literal["", "cloud"],
+        setting(
+            "GROUNDPLANE_S3_IDENTITY",
+            "cloud: the keys are those of the role that the cloud gives to this pod or machine, and no others may be set",
+        ),
+    ] = ""
+    identity_endpoint: Annotated[
+        str, setting("GROUNDPLANE_S3_IDENTITY_ENDPOINT", "token service to ask for them, unless it is the cloud's own")
     ] = ""
     ca_file: Annotated[
         str, setting("GROUNDPLANE_S3_CA_FILE", "PEM file of the only CAs to trust; unset: those of the system")
