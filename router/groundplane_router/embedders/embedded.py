@@ -8,6 +8,7 @@ one by one, 500 in sixteens. Results do not depend on how texts were grouped (eq
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -28,6 +29,10 @@ MAX_TOKENS: Final = 256
 """What the model was trained with, special tokens included; longer texts are cut, so chunks are made shorter."""
 
 BATCH_TOKENS: Final = 256
+
+_SILENT: Final = {"ORT_DISABLE_TELEMETRY": "1", "ORT_TELEMETRY_DISABLED": "1"}
+"""onnxruntime's official builds report their use to its maker over HTTPS, and keep an identifier of the machine, unless one of these
+is set before it is loaded; its later call to switch that off comes after the first report. Source: its Privacy.md, 1.32."""
 
 _QUERY_FIRST: Final[dict[Purpose, int]] = {"query": 0, "document": 1}
 Encoded = Sequence[Sequence[int]]
@@ -195,6 +200,7 @@ def _read_verified(path: Path, sha256: str) -> bytes:
 
 
 def _open_session(model: bytes, *, threads: int) -> Any:
+    os.environ.update(_SILENT)
     try:
         import onnxruntime  # here, because it is an optional extra
     except ImportError as error:

@@ -2,6 +2,8 @@
 
 import asyncio
 import hashlib
+import os
+import subprocess
 import sys
 import threading
 
@@ -85,6 +87,20 @@ def test_missing_extra_is_named(monkeypatch, module):
 
     with pytest.raises(InvalidInput, match=r"pip install 'groundplane\[embedded\]'"):
         EmbeddedEmbedder(EmbeddingSettings(kind="embedded"))
+
+
+def test_the_model_tells_nobody_that_it_is_used(tmp_path):
+    """Its runtime sends what it does to its maker unless told otherwise; the trace of that is an identifier in a file."""
+    program = """
+from groundplane_router.embedders.embedded import EmbeddedEmbedder
+from groundplane_router.embedders.settings import EmbeddingSettings
+EmbeddedEmbedder(EmbeddingSettings(kind="embedded"))
+"""
+    home = {"HOME": str(tmp_path), "PATH": os.defpath}  # without CI, which would keep it quiet too
+
+    subprocess.run([sys.executable, "-B", "-c", program], env=home, check=True, capture_output=True, timeout=60)
+
+    assert list(tmp_path.rglob("*")) == []
 
 
 @given(st.lists(st.integers(1, 300), max_size=60), st.integers(1, 300))
