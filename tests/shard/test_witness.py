@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from groundplane.errors import CorruptData, InvalidInput
+from groundplane.tokens import SigningKey
 from groundplane_shard.log import Epoch, Seq, Witness
 from groundplane_shard.settings import read_shard_settings
 from groundplane_shard.witness import WRITE_SECONDS, WitnessFile, write_witness
@@ -107,13 +108,15 @@ async def test_a_witness_that_belongs_to_the_operator_is_left_alone(path):
         pytest.param({"GROUNDPLANE_WITNESS_FILE": "/cache/w.json"}, "emptied at every start", id="in-the-cache"),
     ],
 )
-def test_a_witness_that_could_not_testify_is_refused(variables, expected):
+def test_a_witness_that_could_not_testify_is_refused(variables, expected, tmp_path):
     """It must outlive both the store and the process."""
+    key = SigningKey.generate()
+    (tmp_path / f"router-{key.id}.pem").write_bytes(key.public_pem())
     settings = {
         "GROUNDPLANE_CORPUS_KEY": "t-acme",
         "GROUNDPLANE_INCARNATION": "00000000-0000-4000-8000-00000000000a",
         "GROUNDPLANE_WORK_DIRECTORY": "/cache",
-        "GROUNDPLANE_KEYS_DIRECTORY": "/keys",
+        "GROUNDPLANE_KEYS_DIRECTORY": str(tmp_path),
         "GROUNDPLANE_STORE_DIRECTORY": "/store",
     }
 
