@@ -100,7 +100,7 @@ class LocalState:
 
     @property
     def download(self) -> str | None:
-        """How much of a snapshot has been fetched, as `34/120 MiB`; None while none is."""
+        """How much of a snapshot has been fetched, as `34/120 MiB in 5/31 files`; None while none is."""
         return None if self._download is None else self._download.shown("downloaded")
 
     @property

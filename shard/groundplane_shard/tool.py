@@ -125,7 +125,7 @@ def _order(settings: ToolSettings, target: Layout, source: str, until: Seq | Non
 def _tell(progress: Progress) -> None:
     """Write a line that a program can tell from an error."""
     steps = (f"{step} {progress.shown(step)}" for step in ("downloaded", "uploaded", "verified"))
-    sys.stderr.write(f"progress {progress.total.files} files of the snapshot: {', '.join(steps)}\n")
+    sys.stderr.write(f"progress snapshot: {', '.join(steps)}\n")
     sys.stderr.flush()
 
 

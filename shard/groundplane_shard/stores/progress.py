@@ -62,8 +62,10 @@ class Progress:
         return self._done.get(step, Amount())
 
     def shown(self, step: str) -> str:
-        """Return the step's progress for people, as `34/120 MiB`."""
-        return f"{self.done(step).size_bytes // MIB}/{-(-self.total.size_bytes // MIB)} MiB"
+        """Return the step's progress for people, as `34/120 MiB in 5/31 files`."""
+        done = self.done(step)
+        sizes = f"{done.size_bytes // MIB}/{-(-self.total.size_bytes // MIB)} MiB"
+        return f"{sizes} in {done.files}/{self.total.files} files"
 
     def fields(self) -> Mapping[str, int]:
         """Return all counts as fields of a log line."""

@@ -195,7 +195,7 @@ async def test_a_shard_that_restores_says_how_far_it_is(shard, store, tmp_path):
     store.rule = waiting(held, "download")
     again = make_shard(store, tmp_path / "again")
     async with running(again, is_ready=False):
-        await until(lambda: again.unready_detail == "restoring 0/1 MiB")
+        await until(lambda: (again.unready_detail or "").startswith("restoring 0/1 MiB in 0/"))
         held.set()
         await until(lambda: again.unready_detail is None)
 

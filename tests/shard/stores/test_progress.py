@@ -47,12 +47,12 @@ def test_only_what_the_store_has_done_is_counted(progress):
     }
 
 
-def test_a_step_is_shown_in_whole_mebibytes_of_all(progress):
+def test_a_step_is_shown_in_files_and_whole_mebibytes_of_all(progress):
     """The total is rounded up, so that no small copy is of nothing."""
     before = progress.shown("downloaded")
     progress.add("downloaded", 3 * MIB)
 
-    assert (before, progress.shown("downloaded")) == ("0/5 MiB", "3/5 MiB")
+    assert (before, progress.shown("downloaded")) == ("0/5 MiB in 0/3 files", "3/5 MiB in 1/3 files")
 
 
 def test_it_is_told_every_few_seconds_and_at_the_end(progress, clock, told):
