@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from e2e.cluster.steps import StepFailed, wait_until
+from e2e.cluster.steps import wait_until
 
 
 @contextmanager
@@ -30,24 +30,6 @@ def lock(path: Path, *, what: str, limit_seconds: float) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock now."""
-    try:
-        with path.open("a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    return False
-
-
-def require_unlocked(path: Path, *, what: str) -> None:
-    """Raise StepFailed with `what` if a process holds the lock."""
-    if is_locked(path):
-        raise StepFailed(f"{what}: {_holder(path)}")
 
 
 def _holder(path: Path) -> str:
