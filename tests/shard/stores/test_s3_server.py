@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 import urllib3
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,7 +20,7 @@ from groundplane_shard.stores.s3 import Credentials, FixedCredentials, S3Setting
 from groundplane_shard.stores.s3.bodies import BytesBody
 from groundplane_shard.stores.s3.requests import Endpoint, Request, sign
 from groundplane_shard.stores.s3.settings import StoreLocation
-from tests.fakes.scripted_store import found, scripted_store
+from tests.fakes.scripted_store import answer, found, scripted_store
 
 KEY = "t-acme/i/log/00000000000000000001"
 
@@ -172,3 +173,30 @@ async def test_only_a_store_of_a_trusted_authority_is_spoken_to(authority, is_tr
             assert refusal.value.code == "store_unreachable"
             assert server.requests == []
         await asyncio.to_thread(store.close)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "unknown"])
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_small_write_checks_the_certificate_too(authority, is_trusted, loop_factory):
+    """It takes another way than a read: not one byte of a record may go to somebody else."""
+    pem, context = authority
+
+    async def create(endpoint):
+        settings = S3Settings(ca_file=str(pem) if is_trusted else "")
+        keys = FixedCredentials(Credentials("a", "s"))
+        store = S3Store(StoreLocation(endpoint=endpoint, bucket="corpora"), settings, keys)
+        try:
+            return await store.create(KEY, b"data")
+        except Unavailable as error:
+            return error.code
+        finally:
+            store.close()
+
+    with (
+        scripted_store(answer(200, etag='"e1"'), tls=context) as server,
+        asyncio.Runner(loop_factory=loop_factory) as runner,
+    ):
+        outcome = runner.run(create(server.endpoint))
+
+        assert outcome == (Stored("e1") if is_trusted else "store_unreachable")
+        assert len(server.requests) == is_trusted
