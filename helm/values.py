@@ -272,6 +272,7 @@ class Values(_Part, frozen=True, kw_only=True):
     global_: Annotated[Global, value("what a chart of charts says to all of its parts")] = msgspec.field(
         name="global", default=Global()
     )
+    enabled: Annotated[bool, value("read by nothing here: a chart of charts may switch us on and off by it")] = True
     image: Image = Image()
     crds: Crds = Crds()
     watch: Watch = Watch()

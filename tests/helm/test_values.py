@@ -58,9 +58,9 @@ def test_values_that_contradict_each_other_are_refused(chart, values, words):
         chart.template(values)
 
 
-def test_a_chart_of_charts_may_say_what_it_likes_below_global(chart):
-    """Its other parts have values of their own there."""
-    assert "kind: Deployment" in chart.template({"global": {"others": {"a": 1}}})
+def test_a_chart_of_charts_may_say_what_it_likes_below_global_and_switch_us_on(chart):
+    """Its other parts have values of their own there, and `condition: groundplane.enabled` is how it leaves us out."""
+    assert "kind: Deployment" in chart.template({"global": {"others": {"a": 1}}, "enabled": True})
 
 
 def test_the_chart_has_the_version_of_the_distribution():
