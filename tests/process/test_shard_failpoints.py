@@ -106,10 +106,11 @@ class Corpus:
             shard = self._start(life)
             try:
                 if await_ready_or_dead(shard):
-                    found = self._read(shard)
-                    self.faults |= {name: self.faults[name] + found for name in unchecked}
-                    unchecked = []
-                    self._write_until_dead(shard, life)
+                    found = self._try_read(shard)
+                    if found is not None:
+                        self.faults |= {name: self.faults[name] + found for name in unchecked}
+                        unchecked = []
+                        self._write_until_dead(shard, life)
                 if life is not None:
                     self._note_end(life, shard.await_end())
                     unchecked = [*unchecked, life.name]
@@ -128,9 +129,12 @@ class Corpus:
             self.died_at.add(life.point)
         self.faults[life.name] = [] if code == -signal.SIGKILL else [f"the process ended with {code}"]
 
-    def _read(self, shard: ShardProcess) -> list[str]:
-        """Read every document and return whatever is wrong by now."""
-        read_all(shard, self.recorder, "reader")
+    def _try_read(self, shard: ShardProcess) -> list[str] | None:
+        """Read every document and return whatever is wrong by now; None if the process died of a snapshot meanwhile."""
+        try:
+            read_all(shard, self.recorder, "reader")
+        except httpx.TransportError:
+            return None
         return list(map(str, check(self.recorder.history)))
 
     def _write_until_dead(self, shard: ShardProcess, life: Life | None) -> None:
