@@ -116,6 +116,7 @@ class Corpus:
                     unchecked = [*unchecked, life.name]
             finally:
                 shard.kill()
+        assert unchecked == [], "the last life was not read"
 
     def _start(self, life: Life | None) -> ShardProcess:
         settings = {**SETTINGS, "GROUNDPLANE_FAILPOINTS": life.name if life is not None else ""}
