@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -15,11 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from groundplane.errors import Unavailable
-from groundplane_shard.log.operations import Absent, Found, Stored
+from groundplane_shard.log.operations import Absent, Found, LocalFile, Stored
 from groundplane_shard.stores.s3 import Credentials, FixedCredentials, S3Settings, S3Store, credential_source
 from groundplane_shard.stores.s3.bodies import BytesBody
 from groundplane_shard.stores.s3.requests import Endpoint, Request, sign
 from groundplane_shard.stores.s3.settings import StoreLocation
+from groundplane_shard.stores.s3.store import LARGE_FILE_BYTES
 from tests.fakes.scripted_store import answer, found, scripted_store
 
 KEY = "t-acme/i/log/00000000000000000001"
@@ -200,3 +202,28 @@ def test_a_small_write_checks_the_certificate_too(authority, is_trusted, loop_fa
 
         assert outcome == (Stored("e1") if is_trusted else "store_unreachable")
         assert len(server.requests) == is_trusted
+
+
+@pytest.mark.parametrize(
+    ("size", "at_once"),
+    [pytest.param(1024, 8, id="small"), pytest.param(LARGE_FILE_BYTES + 1, 1, id="large")],
+)
+async def test_large_files_are_published_one_at_a_time(tmp_path, monkeypatch, size, at_once):
+    """Several at once are no sooner stored, and keep the log's records waiting for seconds."""
+    under_way, most = [], []
+
+    def put(_store, key, _body, _condition):
+        under_way.append(key)
+        most.append(len(under_way))
+        time.sleep(0.02)
+        under_way.remove(key)
+        return Stored("e")
+
+    monkeypatch.setattr(S3Store, "_put", put)
+    location = StoreLocation(endpoint="http://127.0.0.1:1", bucket="corpora")
+    store = S3Store(location, S3Settings(), FixedCredentials(Credentials("a", "s")))
+    file = LocalFile(path="a", source=str(tmp_path / "a"), size=size, sha256="0" * 64)
+    await asyncio.gather(*(store.upload(f"t/{number}", file) for number in range(16)))
+    store.close()
+
+    assert max(most) == at_once
