@@ -55,10 +55,10 @@ class BenchShard:
         bodies = [self.batch_body(rows.part(start, start + BATCH)) for start in range(0, len(rows), BATCH)]
         started = time.perf_counter()
         for body in bodies:
-            self._write_when_taken(body)
+            self.write_when_taken(body)
         return time.perf_counter() - started
 
-    def _write_when_taken(self, body: bytes) -> None:
+    def write_when_taken(self, body: bytes) -> None:
         """Write, again while the shard says that it has too much to flush; the wait counts."""
         while True:
             try:
