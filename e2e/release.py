@@ -18,6 +18,7 @@ CHART = Path(__file__).parents[1] / "helm/groundplane"
 NAME = "groundplane"
 CRD = "customresourcedefinition/tenantcorpora.groundplane.dev"
 CREDENTIALS = "bucket-keys"
+BUCKET = "groundplane-e2e"  # one for all releases: the S3 server of our own cluster holds seven
 INSTALL_SECONDS = 180.0
 
 
@@ -66,8 +67,8 @@ class Release(msgspec.Struct, frozen=True):
 def released(environment: Environment, values: Mapping[str, Any]) -> Iterator[Release]:
     """Give the chart installed in a namespace that enforces the restricted standard; all of it is removed afterwards.
 
-    Corpora without a place of their own lie in a bucket where an S3 server is known, which the caller has to make. The CRD
-    goes too, unless it was there before.
+    Corpora without a place of their own lie in BUCKET where an S3 server is known; the caller has to make it. The CRD goes
+    too, unless it was there before.
     """
     name = f"install-{uuid.uuid4().hex[:8]}"
     had_crd = succeeds(Command(arguments=("kubectl", "get", CRD)))
@@ -85,8 +86,8 @@ def released(environment: Environment, values: Mapping[str, Any]) -> Iterator[Re
         succeeds(Command(arguments=("helm", f"--namespace={name}", "uninstall", NAME)))
 
 
-def chart_values(environment: Environment, bucket: str) -> dict[str, Any]:
-    """Return the values for this cluster: our image as it is on the node, and a bucket where there is one."""
+def chart_values(environment: Environment, prefix: str) -> dict[str, Any]:
+    """Return the values for this cluster: our image as it is on the node, and a prefix in the bucket where there is one."""
     repository, _, tag = environment.image.rpartition(":")
     pull_policy = "IfNotPresent" if environment.kind == "given" else "Never"
     values: dict[str, Any] = {
@@ -94,6 +95,6 @@ def chart_values(environment: Environment, bucket: str) -> dict[str, Any]:
         "operator": {"pollSeconds": 5},
     }
     if environment.object_store is not None:
-        url = f"s3://{bucket}?endpoint={environment.object_store.endpoint}"
+        url = f"s3://{BUCKET}/{prefix}?endpoint={environment.object_store.endpoint}"
         values["objectStore"] = {"url": url, "credentialsSecret": CREDENTIALS}
     return values

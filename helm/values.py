@@ -90,7 +90,7 @@ class Rbac(_Part, frozen=True, kw_only=True):
 
 
 class ObjectStore(_Part, frozen=True, kw_only=True):
-    """The bucket of corpora that name no place of their own."""
+    """The bucket of corpora that name no place of their own; while there are some, another one would hide their data."""
 
     url: Annotated[str, value("s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION]", pattern=r"^(s3://[^\s@]+)?$")] = ""
     credentials_secret: Annotated[

@@ -56,7 +56,7 @@ def installation(environment: Environment, scope: str, agents_kubectl: Kubectl) 
         names = ("acme-indexer", "acme-agent", "globex-agent", "stranger")
         agents = {name: start_agent(agents_kubectl, name, image=environment.image, url=release.url) for name in names}
         if environment.object_store:
-            make_bucket(environment.object_store, release.namespace, agents["stranger"])
+            make_bucket(environment.object_store, agents["stranger"])
             release.kubectl.apply(render_credentials(environment.object_store))
         started = time.monotonic()
         release.kubectl.apply(*examples(environment, system=release.namespace, agents=agents_kubectl.namespace))

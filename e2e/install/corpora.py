@@ -9,7 +9,7 @@ from e2e.cluster.environment import Environment, ObjectStore
 from e2e.cluster.steps import StepFailed, wait_until
 from e2e.install.agents import Agent
 from e2e.kubectl import Kubectl
-from e2e.release import CREDENTIALS
+from e2e.release import BUCKET, CREDENTIALS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VOLUME = {"storage": {"size": "1Gi"}}
@@ -17,7 +17,9 @@ _MAKE_BUCKET = """
 import sys
 from minio import Minio
 host, access_key, secret_key, bucket = sys.argv[1:]
-Minio(host, access_key, secret_key, secure=False).make_bucket(bucket)
+client = Minio(host, access_key, secret_key, secure=False)
+if not client.bucket_exists(bucket):
+    client.make_bucket(bucket)
 """
 
 
@@ -33,10 +35,10 @@ def examples(environment: Environment, *, system: str, agents: str) -> list[Mani
     return [{**each, "spec": {**each["spec"], **place}} for each in manifests]
 
 
-def make_bucket(store: ObjectStore, name: str, agent: Agent) -> None:
-    """Make a bucket of this name, from a pod: the server may be reached from there alone."""
+def make_bucket(store: ObjectStore, agent: Agent) -> None:
+    """Make the bucket of all releases if it is not there, from a pod: the server may be reached from there alone."""
     host = store.endpoint.removeprefix("http://")
-    agent.kubectl.python(agent.name, _MAKE_BUCKET, host, store.access_key, store.secret_key, name)
+    agent.kubectl.python(agent.name, _MAKE_BUCKET, host, store.access_key, store.secret_key, BUCKET)
 
 
 def render_credentials(store: ObjectStore) -> Manifest:
