@@ -36,13 +36,19 @@ def run_tests(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     kind = choose_kind(environment)
     try:
         there = with_image(bring_up(kind, environment), environment)
-        pytest = (*there.enter, sys.executable, "-m", "pytest", *(arguments or [str(ROOT / "e2e")]))
+        pytest = (*there.enter, sys.executable, "-m", "pytest", *with_tests(arguments))
         return subprocess.run(pytest, check=False, cwd=ROOT, env=variables(there, environment)).returncode
     finally:
         if environment.get("KEEP"):
             say("KEEP is set: the cluster stays; `make cluster-down` removes it")
         else:
             take_down(kind, environment)
+
+
+def with_tests(arguments: Sequence[str]) -> list[str]:
+    """Return pytest's arguments with all end-to-end tests added if they name none; pytest alone would run the others."""
+    names_tests = any((ROOT / argument.split("::")[0]).exists() for argument in arguments)
+    return [*arguments] if names_tests else [str(ROOT / "e2e"), *arguments]
 
 
 def with_image(there: Environment, environment: Mapping[str, str]) -> Environment:

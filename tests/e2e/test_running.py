@@ -6,7 +6,7 @@ import pytest
 from e2e import running
 from e2e.cluster.environment import VARIABLE, Environment
 from e2e.cluster.steps import StepFailed
-from e2e.running import run_tests, variables, with_image
+from e2e.running import run_tests, variables, with_image, with_tests
 
 GIVEN = Environment(kind="given", kubeconfig="/c", programs=("/bin/a", "/bin/b"))
 
@@ -48,3 +48,17 @@ def test_the_cluster_goes_also_when_it_cannot_be_made(monkeypatch, environment, 
         run_tests([], environment)
 
     assert taken_down == removed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        pytest.param([], [str(running.ROOT / "e2e")], id="nothing"),
+        pytest.param(["-x", "--durations=5"], [str(running.ROOT / "e2e"), "-x", "--durations=5"], id="options-alone"),
+        pytest.param(["e2e/smoke", "-x"], ["e2e/smoke", "-x"], id="a-folder"),
+        pytest.param(["e2e/conftest.py::test"], ["e2e/conftest.py::test"], id="one-test"),
+    ],
+)
+def test_without_a_path_the_end_to_end_tests_are_meant(arguments, given):
+    """pytest would otherwise run the tests that need no cluster, in a network where some of them cannot pass."""
+    assert with_tests(arguments) == given
