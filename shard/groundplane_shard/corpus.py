@@ -42,6 +42,7 @@ from groundplane_shard.view import View
 # Terms: about 0.15 ms. A search passes through the event loop four or five times and may wait for a step at each.
 WORK_PER_STEP = 400
 
+_FORESEEN_CHUNKS = 8  # of a single document: larger ones are not worth the wait
 _WORK_PER_OPERATION = 20
 _MAX_INLINE_WORK = 10_000_000  # numbers multiplied: about 2.5 ms
 _MAX_INLINE_DOCUMENTS = 1_000  # through a filter: about 2 ms
@@ -157,6 +158,11 @@ class Corpus:
             await self._base.prefetch(
                 {each.doc_id for each in operations if isinstance(each, (StoredDocument, StoredDelete))}
             )
+        if len(operations) != 1:
+            return
+        only = operations[0]
+        if isinstance(only, StoredDocument) and len(only.chunks) <= _FORESEEN_CHUNKS:
+            self._active.foresee(only)
 
     async def apply(self, sequence: int, operations: Sequence[StoredOperation]) -> None:
         """Apply the log record `sequence`; all of it becomes visible at once, when this returns.

@@ -54,6 +54,7 @@ class Memtable:
         self.lengths = Growing(np.float32)
         self.document_of_row = Growing(np.int32)
         self._vector_count = 0
+        self._foreseen: tuple[StoredDocument, list[Counter[str]]] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -72,16 +73,24 @@ class Memtable:
         self.memos[key] = sequence, memo
         self.size_bytes += _CHUNK_OVERHEAD_BYTES + (len(memo.response) if memo else 0)
 
+    def foresee(self, document: StoredDocument) -> None:
+        """Count the terms of a document that will probably be appended next, while its record is on the way to the store."""
+        if self._foreseen is None or self._foreseen[0] is not document:
+            self._foreseen = document, [Counter(chunk.terms.split()) for chunk in document.chunks]
+
     def append(self, document: StoredDocument, sequence: int) -> Iterator[int]:
         """Add `document` chunk by chunk, yielding the number of terms after each (120 terms take about 35 µs)."""
         first_row = len(self.chunks)
         number = self.documents.add(entry_of(document, sequence), first_row)
         self._append_vectors(document.vectors)
         self.size_bytes += len(document.metadata) + document.vectors.nbytes
-        for row, chunk in enumerate(document.chunks, start=first_row):
+        foreseen, self._foreseen = self._foreseen, None
+        counted = foreseen[1] if foreseen is not None and foreseen[0] is document else None
+        for ordinal, chunk in enumerate(document.chunks):
             self.lengths.append(chunk.length)
             self.document_of_row.append(number)
-            self._append_chunk(row, chunk)
+            frequencies = Counter(chunk.terms.split()) if counted is None else counted[ordinal]
+            self._append_chunk(first_row + ordinal, chunk, frequencies)
             yield chunk.length
 
     def at(self, sequence: int) -> "MemtableView":
@@ -128,10 +137,9 @@ class Memtable:
         number = int(self.document_of_row.values[row])
         return encode_fields(self.documents.entries[number], row - self.documents.first_rows[number], self.chunks[row])
 
-    def _append_chunk(self, row: int, chunk: StoredChunk) -> None:
+    def _append_chunk(self, row: int, chunk: StoredChunk, frequencies: Counter[str]) -> None:
         self.chunks.append(chunk)
         postings, shifted = self.postings, row << ROW_SHIFT
-        frequencies = Counter(chunk.terms.split())
         known = len(postings)
         for term, frequency in frequencies.items():
             postings[term].append(shifted | frequency)

@@ -5,6 +5,7 @@ Raises `CorruptData` for bytes that `encode` did not write. Never change a colum
 format version of the log record, and this one stays readable.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from groundplane_shard.rows import (
 )
 
 _DOCUMENT, _DELETE, _MEMO, _MEMO_DELETE = range(4)
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Arrow columnar format, "IPC Streaming Format"
 _ROW_COLUMNS = (
     ("kind", pa.uint8()),
     ("key", pa.string()),  # doc_id, or a memo's name
@@ -57,12 +59,17 @@ def encode(operations: Sequence[StoredOperation]) -> bytes:
     counts = [len(operation.chunks) if isinstance(operation, StoredDocument) else 0 for operation in operations]
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     arrays.append(pa.ListArray.from_arrays(pa.array(offsets), _chunk_array(documents)))
-    batch = pa.record_batch(arrays, names=[*(name for name, _ in _ROW_COLUMNS), "chunks"])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    payload: bytes = sink.getvalue().to_pybytes()
-    return payload
+    schema, opening = _stream_opening(documents[0].vectors.shape[1] if documents else 0)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return b"".join((opening, batch.serialize().to_pybytes(), _END_OF_STREAM))
+
+
+@functools.lru_cache(maxsize=8)
+def _stream_opening(dimension: int) -> tuple[pa.Schema, bytes]:
+    """Return the schema of a payload with vectors of this size, and the message that an Arrow stream begins with."""
+    chunk = pa.struct([*_CHUNK_COLUMNS, ("vector", pa.list_(pa.float32(), dimension))])
+    schema = pa.schema([*_ROW_COLUMNS, ("chunks", pa.list_(chunk))])
+    return schema, schema.serialize().to_pybytes()
 
 
 def decode(payload: bytes, dimension: int | None) -> tuple[StoredOperation, ...]:

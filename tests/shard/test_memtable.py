@@ -16,11 +16,13 @@ def append(memtable, document, sequence=1):
 
 
 @settings(max_examples=50)
-@given(st.lists(documents(), min_size=1, max_size=6, unique_by=lambda each: each.doc_id))
-def test_postings_equal_a_recount(corpus):
-    """Frequencies and document frequencies of every term come from here."""
+@given(st.lists(documents(), min_size=1, max_size=6, unique_by=lambda each: each.doc_id), st.data())
+def test_postings_equal_a_recount(corpus, data):
+    """Frequencies and document frequencies of every term come from here, whatever was foreseen, rightly or wrongly."""
     memtable = Memtable()
     for document in corpus:
+        for foreseen in data.draw(st.lists(st.sampled_from(corpus), max_size=2)):
+            memtable.foresee(foreseen)
         append(memtable, document)
     counts = [Counter(chunk.terms.split()) for document in corpus for chunk in document.chunks]
 
