@@ -1,5 +1,7 @@
 """A person at the command line meets a store that has lost acknowledged writes."""
 
+import shutil
+
 import msgspec
 import pytest
 
@@ -16,6 +18,9 @@ def test_up_refuses_a_store_that_lost_writes_until_somebody_accepts_it(tmp_path)
     with running_up(data, manifests=ACME):
         for fingerprint in ("v1", "v2"):
             assert groundplane(data, "memo", "put", "greeting", fingerprint, "1", "--tenant", "acme")[0] == 0
+        shutil.copytree(data / "store", tmp_path / "before")
+    shutil.rmtree(data / "store")  # and with it what the stop has published
+    (tmp_path / "before").rename(data / "store")
     last = sorted((data / "store").glob("t-acme/*/log/*"))[-1]
     last.unlink()
     end = int(last.name) - 1
