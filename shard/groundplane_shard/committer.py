@@ -46,7 +46,9 @@ from groundplane_shard.metrics import ShardMetrics
 MAX_BATCH_CHUNKS = 1_000  # an operation without chunks counts as one
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 STALL_SECONDS = 1.5
-ANSWER_SECONDS = 2.0  # that a request may wait for the record before its own, and for its own
+ANSWER_SECONDS = (
+    1.8  # that a request may wait for the record before its own, and for its own: with its way there and back, 2 s
+)
 CONFIRM_SECONDS = 5.0  # the age at which an idle writer asks its store again
 _NO_ANSWER = "the store has not answered in time"
 _INLINE_CHUNKS = 64  # up to here a batch is encoded in the event loop: about 1 ms

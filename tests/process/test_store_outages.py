@@ -31,6 +31,7 @@ SEED = 20261201
 OUTAGE_SECONDS = 60.0
 LONGEST_OUTAGE_SECONDS = 600.0  # it is ended before
 ANSWER_SECONDS = 2.0
+BUSY_SECONDS = 0.25  # that ten installations on two cores may take for the way of a request there and back
 READ_GAP_SECONDS = 2.0  # a reader asks five times a second; the rest is a busy machine
 OLD_SECONDS = OUTAGE_SECONDS - 10.0  # a call that was under way when the outage began may end well after that
 YOUNG_SECONDS = 10.0
@@ -298,8 +299,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_invented(outages, name, rec
 def test_writes_are_answered_in_time(outages, name):
     """Callers must not hang. What a read waited, which needs no store, is the machine's share of it."""
     seen = outages[name].result()
+    machine_seconds = BUSY_SECONDS + max(0.0, seen.longest_gap - PACE.between_reads_seconds)
 
-    assert seen.slowest_answer - max(0.0, seen.longest_gap - PACE.between_reads_seconds) <= ANSWER_SECONDS
+    assert seen.slowest_answer - machine_seconds <= ANSWER_SECONDS
 
 
 @pytest.mark.parametrize("name", RULES)
