@@ -2,14 +2,14 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from bench import bucket_measures, raw_measures, router_measures, shard_measures, simulation_measures
 from bench.bars import BARS
-from bench.measure import Plan
+from bench.measure import Figure, Plan
 from bench.raw_measures import Measure
 from bench.report import Report
 from bench.workbench import Workbench
@@ -21,6 +21,8 @@ MEASURES: tuple[Measure, ...] = (
     *router_measures.MEASURES,
     *simulation_measures.MEASURES,
 )
+
+MAX_ERROR_CHARACTERS = 1_000
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -38,15 +40,24 @@ def main(arguments: Sequence[str]) -> int:
         for measure in MEASURES:
             if only.intersection(measure.keys):
                 progress.print(f"bench: {', '.join(measure.keys)}", highlight=False)
-                figures = measure.run(bench)
-                report.add(figures)
-                for key, figure in figures.items():
-                    progress.print(f"bench:   {key} {figure.value:,.4g}", highlight=False)
+                report.add(_try_measure(measure, bench, progress))
     report.print(console)
     if options.quick:
         progress.print("bench: a quick run, its figures prove nothing", highlight=False)
     report.write(options.output)
     return 0 if report.is_good else 1
+
+
+def _try_measure(measure: Measure, bench: Workbench, progress: Console) -> Mapping[str, Figure]:
+    """Return the figures of one measure; none if it failed, so that its bars are missed and the others are measured."""
+    try:
+        figures = measure.run(bench)
+    except (AssertionError, RuntimeError) as error:
+        progress.print(f"bench:   failed: {str(error)[:MAX_ERROR_CHARACTERS]}", highlight=False)
+        return {}
+    for key, figure in figures.items():
+        progress.print(f"bench:   {key} {figure.value:,.4g}", highlight=False)
+    return figures
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -102,7 +102,7 @@ def _arguments(directory: Path, s3_port: int) -> list[str]:
         "-master.telemetry=false",
         "-master.volumeSizeLimitMB=64",
         "-master.electionTimeout=1s",
-        "-volume.max=50",
+        "-volume.max=400",
         *(f"-{name}={free_port()}" for name in (*ports, "s3.port.grpc")),
         "-s3",
         f"-s3.port={s3_port}",
