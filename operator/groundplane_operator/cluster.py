@@ -15,6 +15,7 @@ errors here, once:
 Source: Kubernetes API concepts, "Server-Side Apply", "Retrieving large results sets in chunks".
 """
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,7 +27,9 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 
 from groundplane.errors import Denied, GroundplaneError, InvalidInput, Unavailable
+from groundplane.retry_after import try_retry_after
 from groundplane_operator.names import FIELD_MANAGER
+from groundplane_operator.render.common import Manifest
 
 CALL_SECONDS: Final = 15.0
 PAGE: Final = 500
@@ -35,9 +38,6 @@ MAX_MESSAGE_CHARACTERS: Final = 512
 _NO_SUCH_FIELD: Final = (
     "failed to create typed patch object"  # seen of 1.34: an apply with a misspelt field is answered 500
 )
-
-Manifest = dict[str, Any]
-"""An object of the API server as JSON has it."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -283,5 +283,5 @@ def _fault(request: _Request, status: int, headers: Mapping[str, str], message: 
 
 def _retry_after(headers: Mapping[str, str]) -> int | None:
     """Return the seconds of Retry-After, at most a minute; None where there is none or a date."""
-    text = headers.get("Retry-After", "")
-    return min(int(text), MAX_RETRY_AFTER_SECONDS) if text.isascii() and text.isdecimal() else None
+    seconds = try_retry_after(headers.get("Retry-After", ""), most_seconds=math.inf)
+    return None if seconds is None else min(seconds, MAX_RETRY_AFTER_SECONDS)

@@ -10,28 +10,15 @@ from typing import Any, Final
 
 import kopf
 
-from groundplane.api.crd import PLURAL
-from groundplane.api.v1alpha1 import GROUP, KIND, VERSION
-from groundplane_operator.cache import WATCHED_LABELS, Cache
-from groundplane_operator.cluster import ApiAddress
+from groundplane.api.v1alpha1 import GROUP, KIND
+from groundplane_operator.cache import CHILD_KINDS, WATCHED_LABELS, Cache
+from groundplane_operator.cluster import KINDS, ApiAddress, Kind
 from groundplane_operator.queue import Key
 
 CONNECT_SECONDS: Final = 10.0
 WATCH_SECONDS: Final = 300  # whole: it goes into the URL as it is
 INACTIVITY_SECONDS: Final = 70.0
 CHUNK: Final = 500
-
-WATCHED: Final = (
-    ("", "v1", "configmaps", "ConfigMap"),
-    ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
-    ("", "v1", "pods", "Pod"),
-    ("", "v1", "serviceaccounts", "ServiceAccount"),
-    ("", "v1", "services", "Service"),
-    ("apps", "v1", "deployments", "Deployment"),
-    ("batch", "v1", "jobs", "Job"),
-    ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
-)
-"""Children, of which only those with our label are listed and watched."""
 
 
 def watch_settings() -> kopf.OperatorSettings:
@@ -50,8 +37,8 @@ def watch_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = WATCH_SECONDS
     settings.networking.enforce_retry_after = True
     ours = ",".join(f"{name}={value}" for name, value in WATCHED_LABELS.items())
-    for group, version, plural, _ in WATCHED:
-        settings.watching.label_selectors[group, version, plural] = ours
+    for name in CHILD_KINDS:
+        settings.watching.label_selectors[_place(KINDS[name])] = ours
     return settings
 
 
@@ -70,12 +57,9 @@ def watch_registry(cache: Cache, enqueue: Callable[[Key], None], address: ApiAdd
         )
 
     kopf.on.login(registry=registry)(login)
-    kinds = [(GROUP, VERSION, PLURAL, KIND), *WATCHED]
-    for group, version, plural, kind in kinds:
-        of_kind = {"apiVersion": f"{group}/{version}".lstrip("/"), "kind": kind}
-        kopf.on.event(group, version, plural, id=f"watch-{plural}", registry=registry)(
-            _handler(cache, enqueue, of_kind)
-        )
+    for kind in (KINDS[name] for name in (KIND, *CHILD_KINDS)):
+        listen = kopf.on.event(*_place(kind), id=f"watch-{kind.plural}", registry=registry)
+        listen(_handler(cache, enqueue, {"apiVersion": kind.api_version, "kind": kind.name}))
     return registry
 
 
@@ -89,6 +73,12 @@ async def watch(registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings
         clusterwide=not namespaces,
         namespaces=namespaces,
     )
+
+
+def _place(kind: Kind) -> tuple[str, str, str]:
+    """Return group ("" for the core), version and plural, by which kopf knows a kind."""
+    group, _, version = kind.api_version.rpartition("/")
+    return group, version, kind.plural
 
 
 def _handler(cache: Cache, enqueue: Callable[[Key], None], of_kind: Mapping[str, str]) -> Callable[..., Any]:

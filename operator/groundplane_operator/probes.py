@@ -4,7 +4,7 @@ Alive means that the event loop turns: an API server that is away is no reason t
 was listed once, and that the API server has told of something, by watch or list, within MAX_SILENCE_SECONDS.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -15,8 +15,6 @@ from prometheus_client.exposition import generate_latest
 from groundplane_operator.cache import Cache
 from groundplane_operator.metrics import OperatorMetrics
 from groundplane_operator.queue import WorkQueue
-
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 RESYNC_SLACK: Final = 3.0
 
